@@ -1,0 +1,13 @@
+//! Semel lets each event through once.
+//!
+//! Data flows one way: **source → key (id and time) → window → store (claim) → judge → sink → settle.**
+
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod key;
+pub mod pipeline;
+pub mod protocol;
+pub mod sink;
+pub mod source;
+pub mod store;

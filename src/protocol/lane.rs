@@ -1,0 +1,138 @@
+//! Who may extend a lane, and what the settled offset's metadata says about it.
+//!
+//! A *stream* is what a lane runs along: for Kafka the partition of one topic (by its id, so that a topic made anew
+//! under its name is another stream) as read by one group. At most one lane of a stream is open. Whoever wrote its
+//! owner [`Token`] last may extend it; tokens and lane ids are drawn by the writer, so that a takeover whose outcome is
+//! unknown can be repeated or told from another's.
+
+use std::fmt;
+
+/// Identity of a lane; positive, drawn at random by whoever opens it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LaneId(pub i64);
+
+/// Right of one assignment to extend a stream's lane; positive, drawn at random, new for every assignment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Token(pub i64);
+
+/// Place on a lane. For Kafka: the offset.
+pub type Position = i64;
+
+/// Identity of a stream, as the store keeps it: `kafka:<cluster>/<group>/<topic id>/<partition>`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(Box<str>);
+
+impl StreamId {
+    pub fn kafka(cluster: &str, group: &str, topic: &TopicId, partition: i32) -> StreamId {
+        StreamId(format!("kafka:{cluster}/{group}/{topic}/{partition}").into())
+    }
+
+    /// Takes back an identity as read from a store.
+    pub fn from_stored(stored: impl Into<Box<str>>) -> StreamId {
+        StreamId(stored.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Kafka's topic id: 128 bits in unpadded URL-safe base64, as the broker and its tools print it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TopicId(pub Box<str>);
+
+/// Identity of a claim store, drawn once when its schema is made: a wrong or a new database is noticed by it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StoreId(pub Box<str>);
+
+/// A position on a lane: where a claim is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Coordinate {
+    pub lane: LaneId,
+    pub position: Position,
+}
+
+/// Who made a claim, as its row says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Holder {
+    /// None for a claim without a lane (a try claim, an import): settled for ever.
+    pub lane: Option<LaneId>,
+    pub position: Position,
+}
+
+impl Holder {
+    pub fn is(&self, me: Coordinate) -> bool {
+        self.lane == Some(me.lane) && self.position == me.position
+    }
+}
+
+/// Where a closed lane left off: claims of `prev` at or above `cut` were not settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cut {
+    pub prev: LaneId,
+    pub cut: Position,
+}
+
+/// What goes with a settled offset as its metadata.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Mark {
+    pub store: StoreId,
+    pub topic: TopicId,
+    pub lane: LaneId,
+    /// Stands until the lane is opened in the store, and harmlessly after.
+    pub cut: Option<Cut>,
+}
+
+impl Mark {
+    const FORMAT: &'static str = "semel1";
+
+    /// One line of ASCII, at most 160 bytes with the ids that Semel draws (Kafka allows 4,096).
+    pub fn encode(&self) -> String {
+        let (store, topic, lane) = (&self.store.0, &self.topic.0, self.lane.0);
+        let mut text = format!("{} store={store} topic={topic} lane={lane}", Self::FORMAT);
+        if let Some(Cut { prev, cut }) = self.cut {
+            text.push_str(&format!(" prev={} cut={cut}", prev.0));
+        }
+        text
+    }
+
+    /// None where the text is not one that [`Mark::encode`] made: somebody else moved the settled offset.
+    pub fn decode(text: &str) -> Option<Mark> {
+        let mut words = text.split(' ');
+        if words.next()? != Self::FORMAT {
+            return None;
+        }
+        let mut value = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
+        let store = StoreId(value("store")?.into());
+        let topic = TopicId(value("topic")?.into());
+        let lane = LaneId(value("lane")?.parse().ok()?);
+        let cut = match value("prev") {
+            None => None,
+            Some(prev) => Some(Cut { prev: LaneId(prev.parse().ok()?), cut: value("cut")?.parse().ok()? }),
+        };
+        let mark = Mark { store, topic, lane, cut };
+        (mark.encode() == text).then_some(mark)
+    }
+}
+
+macro_rules! shown_as_text {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:?})"), &self.0)
+            }
+        }
+    )*};
+}
+shown_as_text!(StreamId, TopicId, StoreId);
+
+impl fmt::Display for LaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

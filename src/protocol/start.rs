@@ -1,0 +1,163 @@
+//! Where to read on after an assignment, and whether that is a discontinuity.
+//!
+//! Two offsets are committed in every window's transaction: the group's own, which operators may move, and the settled
+//! one in a second group, which they do not touch. Equal, and on the lane that the store has open: go on. Anything else
+//! means that somebody or something moved the reader (rule 7): a new lane is opened, so that what was settled is
+//! foreign and stays deduplicated, and what was not is released, so that nothing is lost.
+//!
+//! What cannot be told apart from a loss is not guessed: [`Start::Halt`] names the operator's command.
+
+use super::lane::{Cut, LaneId, Mark, Position, StoreId, TopicId};
+
+/// What the group's reading policy says of a partition that nobody has read yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reset {
+    Earliest,
+    Latest,
+}
+
+/// What the store says of a stream, read when its owner token was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Row {
+    pub open: LaneId,
+    /// The settled position that a clean drain recorded, valid until the next claim on the open lane.
+    pub drained: Option<Position>,
+}
+
+/// The settled group's offset of a partition.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Settled {
+    pub position: Position,
+    /// None where the metadata is not Semel's.
+    pub mark: Option<Mark>,
+}
+
+/// Everything that the decision rests on. The group's own offset was fetched first, then the settled one, both stable
+/// (the other order doubles).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Seen {
+    pub committed: Option<Position>,
+    pub settled: Option<Settled>,
+    pub row: Option<Row>,
+    /// The lane that the settled offset's metadata names is open on another stream, that of the topic's former id.
+    pub open_elsewhere: bool,
+    /// Of the store and the topic that are there now.
+    pub store: StoreId,
+    pub topic: TopicId,
+    /// First offset and next offset of the partition's log.
+    pub log_start: Position,
+    pub log_end: Position,
+    pub reset: Reset,
+    /// Another partition of the topic was read by this group before: this one was added later.
+    pub added_later: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Start {
+    /// Read on at `position` on the open lane.
+    Continue { lane: LaneId, position: Position },
+    /// Choose a new lane; commit `position` to both groups with (new lane, `cut`) as metadata in a transaction without
+    /// records; then in the store, only if still the owner, delete the claims of the cut and open the new lane.
+    NewLane { position: Position, cut: Option<Cut>, why: Why },
+    /// Stop and tell the operator.
+    Halt(Halt),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// Nobody has read this partition before.
+    FirstStart,
+    /// The group was there before Semel.
+    Adoption,
+    /// The group's own offset was moved back, or forward, since the last settled window.
+    Rewind,
+    Skip,
+    /// Retention removed what the group had not read.
+    Retention,
+    /// The log ends before the committed offset: the broker lost its tail.
+    Truncated,
+    /// The topic was deleted and made again under its name.
+    TopicMadeAnew,
+    /// A takeover was interrupted, or the store's open lane is another one.
+    OtherLane,
+    /// The settled offset is gone, and a clean drain recorded it.
+    DrainRecorded,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Halt {
+    /// The settled offset is gone and nothing says where the open lane left off.
+    SettledMissing { open: LaneId },
+    /// The settled offset's metadata is not Semel's.
+    SettledForeign,
+    /// The settled offset belongs to claims in another store.
+    OtherStore,
+}
+
+/// Decides by the table of the module's tests. Pure.
+pub fn decide(seen: &Seen) -> Start {
+    let Some(settled) = &seen.settled else { return without_settled(seen) };
+    let Some(mark) = &settled.mark else { return Start::Halt(Halt::SettledForeign) };
+    if mark.store != seen.store {
+        return Start::Halt(Halt::OtherStore);
+    }
+    if mark.topic != seen.topic {
+        // Both offsets speak of a log that is gone: read the new one whole. Its duplicates are known by their claims.
+        let cut = cut_of(mark, settled.position, seen.open_elsewhere);
+        return Start::NewLane { position: seen.log_start, cut, why: Why::TopicMadeAnew };
+    }
+    decide_from(seen, settled.position, mark)
+}
+
+fn decide_from(seen: &Seen, settled: Position, mark: &Mark) -> Start {
+    // The group's own offset was deleted or expired: go on from settled.
+    let committed = seen.committed.unwrap_or(settled);
+    let (position, moved) = bounded(committed, seen);
+    let on_open_lane = seen.row.is_some_and(|row| row.open == mark.lane);
+    if on_open_lane && position == settled {
+        return Start::Continue { lane: mark.lane, position };
+    }
+    let why = moved.unwrap_or(match position.cmp(&settled) {
+        std::cmp::Ordering::Less => Why::Rewind,
+        std::cmp::Ordering::Greater => Why::Skip,
+        std::cmp::Ordering::Equal => Why::OtherLane,
+    });
+    Start::NewLane { position, cut: cut_of(mark, settled, on_open_lane), why }
+}
+
+fn without_settled(seen: &Seen) -> Start {
+    match (seen.row, seen.committed) {
+        (None, None) => {
+            let latest = seen.reset == Reset::Latest && !seen.added_later;
+            let position = if latest { seen.log_end } else { seen.log_start };
+            Start::NewLane { position, cut: None, why: Why::FirstStart }
+        }
+        (None, Some(committed)) => {
+            Start::NewLane { position: bounded(committed, seen).0, cut: None, why: Why::Adoption }
+        }
+        (Some(Row { open, drained: Some(drained) }), committed) => Start::NewLane {
+            position: bounded(committed.unwrap_or(drained), seen).0,
+            cut: Some(Cut { prev: open, cut: drained }),
+            why: Why::DrainRecorded,
+        },
+        (Some(Row { open, drained: None }), _) => Start::Halt(Halt::SettledMissing { open }),
+    }
+}
+
+/// Where a committed offset can still be read from, and why not at itself. Below the log: from its start. Beyond the
+/// log's end nothing can be told of what was there: from its start too, since claims keep that from doubling.
+fn bounded(committed: Position, seen: &Seen) -> (Position, Option<Why>) {
+    if committed < seen.log_start {
+        (seen.log_start, Some(Why::Retention))
+    } else if committed > seen.log_end {
+        (seen.log_start, Some(Why::Truncated))
+    } else {
+        (committed, None)
+    }
+}
+
+/// The claims to release: of the metadata's lane where it is still open, at or above the settled position; otherwise
+/// that lane never came to be, and what it was to release is carried on.
+fn cut_of(mark: &Mark, settled: Position, still_open: bool) -> Option<Cut> {
+    if still_open { Some(Cut { prev: mark.lane, cut: settled }) } else { mark.cut }
+}
