@@ -56,6 +56,21 @@ pub struct ClaimWindow<'a> {
     pub first_seen_at: EventTime,
 }
 
+impl ClaimWindow<'_> {
+    /// Refuses a window that breaks what is said above. Every store asks this before it does anything.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let guarded = |row: &Ask| self.guards.iter().any(|guard| guard.lane == row.lane);
+        let problem = if !self.rows.is_sorted_by(|a, b| (&a.event_id, a.week) < (&b.event_id, b.week)) {
+            "the keys of a window are not distinct and ascending"
+        } else if !self.rows.iter().all(guarded) {
+            "a row of the window names a lane without a guard"
+        } else {
+            return Ok(());
+        };
+        Err(StoreError::Rejected(problem.into()))
+    }
+}
+
 /// A claim without a lane: settled for ever once it is made.
 #[derive(Debug, Clone)]
 pub struct TryClaim {
