@@ -98,14 +98,19 @@ impl EventId {
             if n > 0 {
                 joined.push(b'+');
             }
-            for &byte in *part {
-                if byte == b'+' || byte == b'\\' {
-                    joined.push(b'\\');
-                }
-                joined.push(byte);
-            }
+            EventId::escape_part(part, &mut joined);
         }
         joined
+    }
+
+    /// One part as [`EventId::join`] writes it.
+    pub fn escape_part(part: &[u8], joined: &mut Vec<u8>) {
+        for &byte in part {
+            if byte == b'+' || byte == b'\\' {
+                joined.push(b'\\');
+            }
+            joined.push(byte);
+        }
     }
 
     /// Takes back an id that [`EventId::encode`] made, as read from a store.
