@@ -1,0 +1,126 @@
+//! The real services: those that `tests/run` started for everybody, or an installation of a test's own, which it may
+//! stop and start without harm to others.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::database::Database;
+use super::unique;
+
+#[derive(Debug, Clone)]
+pub struct Services {
+    /// The services' state and logs.
+    pub folder: PathBuf,
+    /// host:port
+    pub kafka: String,
+    /// URL of a role that may make databases, at a database that is there.
+    pub postgres: String,
+}
+
+impl Services {
+    /// Those of the environment.
+    pub fn shared() -> Services {
+        Services {
+            folder: variable("SEMEL_TEST_SERVICES").into(),
+            kafka: variable("SEMEL_TEST_KAFKA"),
+            postgres: variable("SEMEL_TEST_POSTGRES"),
+        }
+    }
+
+    pub fn kafka_port(&self) -> u16 {
+        port_of(&self.kafka)
+    }
+
+    pub fn postgres_port(&self) -> u16 {
+        port_of(&self.postgres)
+    }
+
+    /// Makes an empty database and answers its URL.
+    pub fn make_database(&self) -> String {
+        let name = unique("t").replace('-', "_");
+        Database::open(&self.postgres).execute(&format!("CREATE DATABASE {name}"));
+        let (base, _) = self.postgres.rsplit_once('/').expect("a URL with a database");
+        format!("{base}/{name}")
+    }
+}
+
+/// An installation of a test's own; gone with it, whether it passes, panics or is killed.
+pub struct OwnServices {
+    pub services: Services,
+    dir: tempfile::TempDir,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Service {
+    Kafka,
+    Postgres,
+}
+
+impl Service {
+    fn name(self) -> &'static str {
+        match self {
+            Service::Kafka => "kafka",
+            Service::Postgres => "postgres",
+        }
+    }
+}
+
+impl OwnServices {
+    /// Starts these, and takes the others from the environment.
+    pub fn start(own: &[Service]) -> OwnServices {
+        let shared = Services::shared();
+        let dir = tempfile::Builder::new().prefix("semel-own-").tempdir().expect("a temporary folder");
+        let owner = std::process::id().to_string();
+        let names = own.iter().map(|service| format!("--{}", service.name()));
+        let arguments = ["--owner".to_owned(), owner].into_iter().chain(names).collect::<Vec<_>>();
+        let answer = command("up", dir.path(), &arguments);
+        let exported = |name: &str, otherwise: String| {
+            let line = answer.lines().find_map(|line| line.strip_prefix(&format!("export {name}=")));
+            line.map_or(otherwise, |value| value.trim_matches('\'').to_owned())
+        };
+        let services = Services {
+            kafka: exported("SEMEL_TEST_KAFKA", shared.kafka),
+            postgres: exported("SEMEL_TEST_POSTGRES", shared.postgres),
+            folder: shared.folder,
+        };
+        OwnServices { services, dir }
+    }
+
+    /// Ends a service: hard (as a crash does), or in its own time.
+    pub fn stop(&self, service: Service, hard: bool) {
+        let hard =
+            if hard { vec![service.name().to_owned(), "--hard".to_owned()] } else { vec![service.name().into()] };
+        command("stop", self.dir.path(), &hard);
+    }
+
+    /// Brings it back on its port with its data, and waits until it answers.
+    pub fn bring_back(&self, service: Service) {
+        command("start", self.dir.path(), &[service.name().to_owned()]);
+    }
+}
+
+impl Drop for OwnServices {
+    fn drop(&mut self) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/services");
+        drop(Command::new(script).arg("down").arg(self.dir.path()).output());
+    }
+}
+
+fn command(what: &str, dir: &Path, arguments: &[String]) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/services");
+    let output = Command::new(script).arg(what).arg(dir).args(arguments).output().expect("tests/services runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "tests/services {what}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run tests/run"))
+}
+
+/// The port in host:port or in a URL that names one.
+pub fn port_of(address: &str) -> u16 {
+    let (_, after) = address.rsplit_once(':').expect("an address with a port");
+    let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().expect("a port")
+}
