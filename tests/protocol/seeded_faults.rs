@@ -263,7 +263,7 @@ const FAULTS: &[Fault] = &[
     ("the test's input lacks a message that was sent",
         |e| {
             let mut more = e.sent[0].clone();
-            more.copy = 1_000_000;
+            more.copy = 1_000_000; // And nowhere stored.
             e.sent.push(more);
         }, &["bad input"]),
     ("an event all of whose copies were skipped did not come out, and none was to",

@@ -47,6 +47,8 @@ pub enum Dress {
 pub struct Recipe {
     pub seed: u64,
     pub messages: u64,
+    /// Number of the first copy; recipes whose messages meet on one topic must not share numbers.
+    pub first_copy: u64,
     pub partitions: i32,
     pub duplicates_percent: u32,
     pub spread: Spread,
@@ -68,6 +70,7 @@ impl Recipe {
         Recipe {
             seed,
             messages,
+            first_copy: 0,
             partitions,
             duplicates_percent: 30,
             spread: Spread::Anywhere,
@@ -92,6 +95,7 @@ impl Recipe {
 pub struct Generator {
     recipe: Recipe,
     random: Random,
+    /// So many messages were made.
     copy: u64,
     events: u64,
 }
@@ -103,7 +107,7 @@ impl Iterator for Generator {
         if self.copy == self.recipe.messages {
             return None;
         }
-        let copy = self.copy;
+        let copy = self.recipe.first_copy + self.copy;
         self.copy += 1;
         let event = if self.events > 0 && self.random.percent(self.recipe.duplicates_percent) {
             // Half of the duplicates are near to their first copy, where windows overlap; half are anywhere before it.

@@ -8,6 +8,7 @@
 //! | [`services`] | the real services, shared or of a test's own |
 //! | [`proxy`] | loses connections and answers at the worst moment |
 //! | [`broker`], [`database`] | what the tests themselves ask of Kafka and PostgreSQL |
+//! | [`world`] | topics, database and settings of one test, and the evidence at its end |
 //! | [`checker`] | judges that evidence |
 
 #![allow(dead_code, reason = "each user takes a part")]
@@ -21,6 +22,7 @@ pub mod generator;
 pub mod proxy;
 pub mod random;
 pub mod services;
+pub mod world;
 
 /// A name that no other test, run or installation has.
 pub fn unique(prefix: &str) -> String {
