@@ -1,0 +1,7 @@
+-- $1 scope, $2 event id, $3 week or null.
+WITH gone AS (
+    DELETE FROM processed_kafka_events
+    WHERE consumer_scope_id = $1 AND event_id = $2 AND ($3 IS NULL OR week_start = $3)
+    RETURNING 1
+)
+SELECT count(*) FROM gone

@@ -1,0 +1,1 @@
+SELECT version, digest FROM semel_migrations ORDER BY version
