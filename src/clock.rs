@@ -22,6 +22,11 @@ impl Clock for SystemClock {
     }
 }
 
+/// Milliseconds since the epoch, for expiry times that another program's clock will judge.
+pub fn unix_millis() -> i64 {
+    chrono::Utc::now().timestamp_millis()
+}
+
 /// A clock that stands still, for tests.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedClock(pub EventTime);

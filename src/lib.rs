@@ -5,6 +5,7 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod kafka;
 pub mod key;
 pub mod pipeline;
 pub mod protocol;

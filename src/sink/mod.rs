@@ -1,1 +1,3 @@
-//! (in work)
+//! Where messages go. A sink knows nothing of stores and sources.
+
+pub mod kafka;

@@ -1,1 +1,3 @@
-//! (in work)
+//! Where messages come from. A source knows nothing of stores and sinks.
+
+pub mod kafka;

@@ -1,0 +1,193 @@
+//! Kafka as a sink: one transactional producer, driven by one thread.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::error::KafkaError;
+use rdkafka::producer::{BaseProducer, Producer};
+use rdkafka::types::RDKafkaErrorCode;
+use rdkafka::TopicPartitionList;
+
+use crate::kafka::client::{ClusterOptions, Context};
+use crate::kafka::native::{self, Membership, NativeError, Outgoing, TopicHandle};
+use crate::kafka::transaction::{self, TransactionError};
+
+#[derive(Debug, Clone)]
+pub struct KafkaSinkOptions {
+    pub cluster: ClusterOptions,
+    /// Of the pipeline, the instance and the worker: stable over restarts, different between live processes.
+    pub transactional_id: String,
+    pub transaction_timeout: Duration,
+    /// Largest record that any of the topics takes, and the smallest such bound among them, in bytes.
+    pub record_bytes_max: usize,
+    pub batch_bytes_max: usize,
+}
+
+/// Which of the sink's topics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Destination {
+    Forward,
+    DeadLetter,
+    Duplicates,
+}
+
+/// Names of the topics that a sink writes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topics {
+    pub forward: String,
+    pub dead_letter: Option<String>,
+    pub duplicates: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    #[error("cannot make a kafka client")]
+    Client(#[source] KafkaError),
+    #[error("the topic {topic} cannot be used")]
+    Topic { topic: String, source: NativeError },
+    /// These records, by their numbers, were refused for what they are; the transaction has to be aborted.
+    #[error("{} records were refused by the sink, the first of them with {:?}", .0.len(), .0.first())]
+    Refused(Vec<(usize, RDKafkaErrorCode)>),
+    #[error("there is no topic for this destination")]
+    NoTopic,
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
+}
+
+pub struct KafkaSink {
+    // Before the producer, which they hold on to.
+    forward: TopicHandle,
+    dead_letter: Option<TopicHandle>,
+    duplicates: Option<TopicHandle>,
+    producer: Arc<BaseProducer<Context>>,
+    timeout: Duration,
+    begun: Option<Instant>,
+}
+
+impl KafkaSink {
+    /// Makes the producer and initialises its transactional id: an earlier holder of the id is fenced, and what it left
+    /// open is over when this returns. Takes up to `patience`.
+    pub fn new(options: &KafkaSinkOptions, topics: &Topics, patience: Duration) -> Result<KafkaSink, SinkError> {
+        let mut config = options.cluster.config();
+        config
+            .set("transactional.id", &options.transactional_id)
+            .set("transaction.timeout.ms", options.transaction_timeout.as_millis().to_string())
+            .set("message.timeout.ms", options.transaction_timeout.as_millis().to_string())
+            .set("message.max.bytes", options.record_bytes_max.to_string())
+            .set("batch.size", options.batch_bytes_max.to_string())
+            .set("partitioner", "murmur2_random")
+            .set("delivery.report.only.error", "true")
+            .set("retry.backoff.ms", "5")
+            .set("retry.backoff.max.ms", "100");
+        for (name, value) in [("linger.ms", "5"), ("queue.buffering.max.messages", "100000")] {
+            if !options.cluster.properties.contains_key(name) {
+                config.set(name, value);
+            }
+        }
+        let producer: BaseProducer<Context> =
+            config.create_with_context(options.cluster.context("sink")).map_err(SinkError::Client)?;
+        let producer = Arc::new(producer);
+        let handle = |topic: &str| {
+            let opened = TopicHandle::new(&producer, topic);
+            opened.map_err(|source| SinkError::Topic { topic: topic.to_owned(), source })
+        };
+        let forward = handle(&topics.forward)?;
+        let dead_letter = topics.dead_letter.as_deref().map(handle).transpose()?;
+        let duplicates = topics.duplicates.as_deref().map(handle).transpose()?;
+        transaction::initialise(&producer, patience)?;
+        let timeout = options.transaction_timeout;
+        Ok(KafkaSink { forward, dead_letter, duplicates, producer, timeout, begun: None })
+    }
+
+    pub fn begin(&mut self) -> Result<(), SinkError> {
+        self.producer.client().context().take_failed();
+        transaction::begin(&self.producer)?;
+        self.begun = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Whether the open transaction is older than the coordinator lets it grow: then a fence is the coordinator's doing
+    /// and not another producer's.
+    pub fn outlived_its_time(&self) -> bool {
+        self.begun.is_some_and(|begun| begun.elapsed() >= self.timeout)
+    }
+
+    /// Queues one record. Waits while the queue is full.
+    pub fn send(&self, destination: Destination, outgoing: &Outgoing<'_>) -> Result<(), SinkError> {
+        let topic = match destination {
+            Destination::Forward => Some(&self.forward),
+            Destination::DeadLetter => self.dead_letter.as_ref(),
+            Destination::Duplicates => self.duplicates.as_ref(),
+        };
+        let topic = topic.ok_or(SinkError::NoTopic)?;
+        let until = Instant::now() + self.timeout;
+        loop {
+            match native::produce(&self.producer, topic, outgoing) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.code == RDKafkaErrorCode::QueueFull && Instant::now() < until => {
+                    self.producer.poll(Duration::from_millis(1));
+                }
+                Err(error) if is_about_the_record(error.code) => {
+                    return Err(SinkError::Refused(vec![(outgoing.number, error.code)]));
+                }
+                Err(error) => return Err(TransactionError::of_produce(error).into()),
+            }
+        }
+    }
+
+    /// Waits until everything queued is delivered, in steps of a millisecond rather than the library's hundred.
+    pub fn flush(&self) -> Result<(), SinkError> {
+        let until = Instant::now() + self.timeout;
+        while self.producer.in_flight_count() > 0 {
+            self.producer.poll(Duration::from_millis(1));
+            if Instant::now() >= until {
+                let text = "records were not delivered in time".to_owned();
+                let code = RDKafkaErrorCode::MessageTimedOut;
+                let late = NativeError { code, text, retriable: false, fatal: false, requires_abort: true };
+                return Err(TransactionError::Abort(late).into());
+            }
+        }
+        let failed = self.producer.client().context().take_failed();
+        let Some(&(_, code)) = failed.first() else { return Ok(()) };
+        let refused: Vec<_> = failed.into_iter().filter(|(_, code)| is_about_the_record(*code)).collect();
+        if refused.is_empty() {
+            let text = "a record was not delivered".to_owned();
+            let error = NativeError { code, text, retriable: false, fatal: false, requires_abort: true };
+            return Err(TransactionError::of_produce(error).into());
+        }
+        Err(SinkError::Refused(refused))
+    }
+
+    pub fn send_offsets(&self, offsets: &TopicPartitionList, membership: &Membership) -> Result<(), SinkError> {
+        Ok(transaction::send_offsets(&self.producer, offsets, membership, self.timeout)?)
+    }
+
+    pub fn commit(&mut self) -> Result<(), SinkError> {
+        transaction::commit(&self.producer, self.timeout + Duration::from_secs(5))?;
+        self.begun = None;
+        Ok(())
+    }
+
+    /// `Ok`: nothing of the transaction is or will be visible.
+    pub fn abort(&mut self) -> Result<(), SinkError> {
+        transaction::abort(&self.producer, self.timeout)?;
+        self.begun = None;
+        Ok(())
+    }
+
+    /// Serves callbacks while there is nothing to send.
+    pub fn poll(&self) {
+        self.producer.poll(Duration::ZERO);
+    }
+}
+
+/// The broker or the client refused the record for what it is: sending it again is useless.
+fn is_about_the_record(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode::{
+        InvalidMessage, InvalidMessageSize, InvalidRecord, InvalidTimestamp, MessageSizeTooLarge, UnknownPartition,
+    };
+    matches!(
+        code,
+        MessageSizeTooLarge | InvalidMessageSize | InvalidRecord | InvalidTimestamp | InvalidMessage | UnknownPartition
+    )
+}
