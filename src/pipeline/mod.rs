@@ -1,1 +1,19 @@
-//! (in work)
+//! The only place that sees source, store and sink together.
+
+pub mod policy;
+pub mod transactional;
+
+/// An error and its causes in one line, for the log.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !line.ends_with(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
+        source = cause.source();
+    }
+    line
+}

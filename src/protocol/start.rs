@@ -82,6 +82,8 @@ pub enum Why {
     OtherLane,
     /// The settled offset is gone, and a clean drain recorded it.
     DrainRecorded,
+    /// Scope or extraction changed: what was not settled is claimed anew under the new names.
+    NewMeaning,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,6 +94,24 @@ pub enum Halt {
     SettledForeign,
     /// The settled offset belongs to claims in another store.
     OtherStore,
+}
+
+impl Why {
+    /// For metrics and logs.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Why::FirstStart => "first_start",
+            Why::Adoption => "adoption",
+            Why::Rewind => "rewind",
+            Why::Skip => "skip",
+            Why::Retention => "retention",
+            Why::Truncated => "truncated",
+            Why::TopicMadeAnew => "topic_made_anew",
+            Why::OtherLane => "other_lane",
+            Why::DrainRecorded => "drain_recorded",
+            Why::NewMeaning => "new_meaning",
+        }
+    }
 }
 
 /// Decides by the table of the module's tests. Pure.

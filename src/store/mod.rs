@@ -253,6 +253,19 @@ pub enum Recovery {
     ShutDown,
 }
 
+impl Recovery {
+    /// For metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Recovery::Retry => "retry",
+            Recovery::Retake => "retake",
+            Recovery::Rejoin => "rejoin",
+            Recovery::EnsureWeeks(_) => "ensure_weeks",
+            Recovery::ShutDown => "shut_down",
+        }
+    }
+}
+
 impl StoreError {
     pub fn recovery(&self) -> Recovery {
         match self {

@@ -1,0 +1,113 @@
+//! A window on its way through the worker's three threads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crossbeam_channel::Sender;
+
+use crate::kafka::TopicPartition;
+use crate::kafka::native::{Membership, Record};
+use crate::protocol::lane::{LaneId, Mark, Position};
+use crate::store::Refused;
+
+/// What the threads hand on. All of it keeps its order, so a barrier that came back has swept everything before it.
+pub enum Job<W> {
+    Window(W),
+    /// Answered by the last thread.
+    Barrier(Sender<()>),
+    /// Rule 7 (b), done by the thread that owns the producer.
+    NewLanes(NewLanes),
+}
+
+/// Messages as they were read, with the membership that was captured before the first of them was polled.
+pub struct Raw {
+    pub epoch: u64,
+    pub membership: Arc<Membership>,
+    pub records: Vec<(TopicPartition, Record)>,
+    pub bytes: usize,
+    /// Per partition the position after everything that was read, records or not: what the window commits.
+    pub next: BTreeMap<TopicPartition, Position>,
+    pub opened: Instant,
+}
+
+/// Why a message is a dead letter or goes on unclaimed. A closed list: it is a metric's label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    MissingId,
+    BadId,
+    MissingTime,
+    BadTime,
+    OldEvent,
+    FutureEvent,
+    TooLarge,
+    RefusedBySink,
+    StoreAway,
+}
+
+impl Cause {
+    pub const fn label(self) -> &'static str {
+        match self {
+            Cause::MissingId => "missing_id",
+            Cause::BadId => "bad_id",
+            Cause::MissingTime => "missing_time",
+            Cause::BadTime => "bad_time",
+            Cause::OldEvent => "old_event",
+            Cause::FutureEvent => "future_event",
+            Cause::TooLarge => "too_large",
+            Cause::RefusedBySink => "refused_by_sink",
+            Cause::StoreAway => "store_away",
+        }
+    }
+}
+
+/// What becomes of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    Forward,
+    Drop,
+    /// On to the sink although it is a duplicate, marked.
+    ForwardDuplicate,
+    /// To the topic of the duplicates.
+    RouteDuplicate,
+    ForwardUnclaimed(Cause),
+    DeadLetter { cause: Cause, detail: String },
+}
+
+/// A window whose claims are made and judged.
+pub struct Judged {
+    pub raw: Raw,
+    /// One per record.
+    pub fates: Vec<Fate>,
+    /// The lane of each partition that the window commits.
+    pub lanes: BTreeMap<TopicPartition, LaneId>,
+    pub duplicates: usize,
+    /// Digests of the keys that are settled once the window has committed.
+    pub known: Vec<u128>,
+    /// Claims to delete after the commit: their records go out as dead letters in this window.
+    pub to_forget: Vec<Refused>,
+}
+
+/// A record that the sink refused although it was claimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRecord {
+    pub place: TopicPartition,
+    pub offset: i64,
+    pub reason: String,
+}
+
+/// Start positions to commit to both groups, in a transaction without records.
+pub struct NewLanes {
+    pub membership: Arc<Membership>,
+    pub lanes: Vec<(TopicPartition, Position, Mark)>,
+    pub answer: Sender<Result<(), NotCommitted>>,
+}
+
+/// Why the transaction of [`NewLanes`] is not known to have committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotCommitted {
+    /// Fetch the offsets again and decide anew.
+    Again(String),
+    /// The membership does not count any more.
+    NotAMember(String),
+}
