@@ -4,6 +4,7 @@
 //! through librdkafka itself in [`native`]: a group membership with its generation, offsets with metadata of any bytes,
 //! topic ids, and messages handed on with their headers as they are.
 
+pub mod admin;
 pub mod client;
 pub mod native;
 pub mod transaction;

@@ -1,0 +1,87 @@
+//! What the brokers say of topics, asked once at start.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
+use rdkafka::client::Client;
+use rdkafka::error::KafkaError;
+
+use super::client::{ClusterOptions, Context};
+
+/// Kafka's own default for `max.message.bytes`.
+pub const RECORD_BYTES_DEFAULT: usize = 1_048_588;
+
+/// A topic as far as it matters here. Where the configuration may not be read, Kafka's defaults are assumed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicFacts {
+    /// None: there is no such topic.
+    pub partitions: Option<usize>,
+    pub record_bytes_max: usize,
+    /// Compacted, and how long a record stays before it may be compacted away.
+    pub compaction: Option<Duration>,
+    /// The broker overwrites timestamps with the time of appending.
+    pub log_append_time: bool,
+    /// Why the configuration could not be read.
+    pub unread: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot ask the brokers {brokers} about topics")]
+pub struct AdminError {
+    brokers: String,
+    #[source]
+    source: KafkaError,
+}
+
+/// Facts of each named topic. Two round trips.
+pub async fn topic_facts(
+    cluster: &ClusterOptions,
+    names: &[&str],
+    timeout: Duration,
+) -> Result<BTreeMap<String, TopicFacts>, AdminError> {
+    let failed = |source| AdminError { brokers: cluster.brokers.clone(), source };
+    let admin: AdminClient<Context> =
+        cluster.config().create_with_context(cluster.context("admin")).map_err(failed)?;
+    let mut facts = BTreeMap::new();
+    for name in names {
+        let partitions = partitions(admin.inner(), name, timeout).map_err(failed)?;
+        let none_read = TopicFacts {
+            partitions,
+            record_bytes_max: RECORD_BYTES_DEFAULT,
+            compaction: None,
+            log_append_time: false,
+            unread: None,
+        };
+        facts.insert((*name).to_owned(), none_read);
+    }
+    let resources: Vec<_> = names.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
+    let options = AdminOptions::new().request_timeout(Some(timeout));
+    for (name, described) in names.iter().zip(admin.describe_configs(&resources, &options).await.map_err(failed)?) {
+        let Some(topic) = facts.get_mut(*name).filter(|topic| topic.partitions.is_some()) else { continue };
+        match described {
+            Ok(config) => read(topic, &config),
+            Err(code) => topic.unread = Some(code.to_string()),
+        }
+    }
+    Ok(facts)
+}
+
+/// None where there is no such topic. Blocks for one round trip at most.
+fn partitions(client: &Client<Context>, name: &str, timeout: Duration) -> Result<Option<usize>, KafkaError> {
+    let metadata = client.fetch_metadata(Some(name), timeout)?;
+    let topic = metadata.topics().iter().find(|topic| topic.name() == name && topic.error().is_none());
+    Ok(topic.map(|topic| topic.partitions().len()).filter(|count| *count > 0))
+}
+
+fn read(topic: &mut TopicFacts, config: &ConfigResource) {
+    let value = |name: &str| config.get(name).and_then(|entry| entry.value.clone());
+    if let Some(bytes) = value("max.message.bytes").and_then(|text| text.parse().ok()) {
+        topic.record_bytes_max = bytes;
+    }
+    if value("cleanup.policy").is_some_and(|policy| policy.split(',').any(|one| one.trim() == "compact")) {
+        let lag = value("min.compaction.lag.ms").and_then(|text| text.parse().ok()).unwrap_or(0);
+        topic.compaction = Some(Duration::from_millis(lag));
+    }
+    topic.log_append_time = value("message.timestamp.type").as_deref() == Some("LogAppendTime");
+}
