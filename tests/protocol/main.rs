@@ -1,11 +1,15 @@
-//! The pure core, and the checker of the live tests: nothing here needs a service.
+//! What needs no service: the pure core by properties and tables, the whole protocol by a search of small worlds, and
+//! the checker of the live tests.
 
 #[path = "../support/checker/mod.rs"]
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod checker;
+mod dropped;
 #[path = "../support/generator.rs"]
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod generator;
+mod holds;
+mod model;
 #[path = "../support/random.rs"]
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod random;
