@@ -149,6 +149,11 @@ impl Recipe {
         encoded.map_err(|_| KeyError::Missing)
     }
 
+    /// Every alternative's last part is a digest.
+    pub fn ends_in_digest(&self) -> bool {
+        self.alternatives.iter().all(|parts| parts.last() == Some(&Part::Digest))
+    }
+
     fn has_composite(&self) -> bool {
         self.alternatives.iter().any(|parts| parts.len() > 1 || matches!(parts[..], [Part::CloudEvents(..)]))
     }

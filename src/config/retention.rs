@@ -1,0 +1,70 @@
+//! How long claims are kept.
+
+use std::time::Duration;
+
+use super::reader::Reader;
+use super::setting::{Default, Kind, Setting};
+use super::units::show_duration;
+use crate::key::Bounds;
+
+pub const RETENTION_WEEKS: Setting = Setting::new(
+    "SEMEL_RETENTION_WEEKS",
+    Kind::Count(1..=5_200),
+    Default::Value("5"),
+    "Weeks before the present one whose claims are kept. Longer than SEMEL_LONGEST_OUTAGE, and than the topics keep \
+     what may be read again.",
+)
+.in_pipe();
+
+pub const WEEKS_AHEAD: Setting = Setting::new(
+    "SEMEL_WEEKS_AHEAD",
+    Kind::Count(1..=52),
+    Default::Value("2"),
+    "Weeks after the present one that are made beforehand; an event of a later one is a future event.",
+)
+.in_pipe();
+
+pub const LONGEST_OUTAGE: Setting = Setting::new(
+    "SEMEL_LONGEST_OUTAGE",
+    Kind::Duration,
+    Default::Value("7d"),
+    "How long this pipeline may be down at most. Claims are kept longer, and a compacted source must leave messages \
+     alone for longer.",
+);
+
+pub const SETTINGS: &[&Setting] = &[&RETENTION_WEEKS, &WEEKS_AHEAD, &LONGEST_OUTAGE];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    pub bounds: Bounds,
+    pub longest_outage: Duration,
+}
+
+impl Retention {
+    pub(super) fn read(reader: &Reader<'_>) -> Option<Retention> {
+        let weeks_kept = reader.count(&RETENTION_WEEKS);
+        let weeks_ahead = reader.count(&WEEKS_AHEAD);
+        let longest_outage = reader.duration(&LONGEST_OUTAGE, "1m", "36500d");
+        let bounds =
+            Bounds { weeks_kept: u32::try_from(weeks_kept?).ok()?, weeks_ahead: u32::try_from(weeks_ahead?).ok()? };
+        Some(Retention { bounds, longest_outage: longest_outage? })
+    }
+}
+
+/// Claims outlive the longest outage and the longest life of a process that nobody hears of.
+pub(super) fn check_kept(reader: &Reader<'_>, retention: &Retention, zombie: Duration) {
+    const WEEK: Duration = Duration::from_secs(7 * 86_400);
+    let kept = WEEK * retention.bounds.weeks_kept;
+    let needed = retention.longest_outage + zombie;
+    if kept < needed {
+        let outage = show_duration(retention.longest_outage);
+        let zombie = show_duration(zombie);
+        reader.problem_with(
+            &RETENTION_WEEKS,
+            format!(
+                "{} is less than the longest outage, {outage}, and the longest life of a zombie, {zombie}",
+                show_duration(kept)
+            ),
+        );
+    }
+}
