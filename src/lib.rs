@@ -2,6 +2,7 @@
 //!
 //! Data flows one way: **source → key (id and time) → window → store (claim) → judge → sink → settle.**
 
+pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -14,3 +15,4 @@ pub mod shutdown;
 pub mod sink;
 pub mod source;
 pub mod store;
+pub mod telemetry;

@@ -1,6 +1,7 @@
 //! The only place that sees source, store and sink together.
 
-pub mod policy;
+pub mod preflight;
+pub mod retention;
 pub mod transactional;
 
 /// An error and its causes in one line, for the log.

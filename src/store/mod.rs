@@ -25,6 +25,7 @@ use crate::protocol::verdict::Claimed;
 
 pub mod embedded;
 pub mod memory;
+pub mod open;
 pub mod postgres;
 
 /// The right under which a window extends one lane.

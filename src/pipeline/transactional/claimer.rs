@@ -22,7 +22,7 @@ use super::{PipelineError, Shared};
 use crate::kafka::TopicPartition;
 use crate::key::Key;
 use crate::metrics as names;
-use crate::pipeline::policy::{Duplicates, StoreAway};
+use crate::config::policy::{Duplicates, StoreAway};
 use crate::protocol::backoff::Backoff;
 use crate::protocol::event::EventTime;
 use crate::protocol::lane::{Coordinate, LaneId};

@@ -5,7 +5,7 @@ use super::window::{Cause, Fate, Raw, RefusedRecord};
 use crate::kafka::TopicPartition;
 use crate::kafka::native::Record;
 use crate::key::{Bounds, Extraction, Key, KeyError, OutOfBounds, TimeError, Unkeyed, View};
-use crate::pipeline::policy::{Policies, Unclaimable};
+use crate::config::policy::{Oversize, Policies, Unclaimable};
 use crate::protocol::event::EventTime;
 
 /// What the batch format adds to a record at most, so that the bound of a topic is kept: the batch's own header, the
@@ -89,6 +89,7 @@ impl Keyer {
             Cause::MissingTime | Cause::BadTime => self.policies.missing_time,
             Cause::OldEvent => self.policies.old_event,
             Cause::FutureEvent => self.policies.future_event,
+            Cause::TooLarge if self.policies.oversize == Oversize::Stop => Unclaimable::Stop,
             Cause::TooLarge | Cause::RefusedBySink | Cause::StoreAway => Unclaimable::Reject,
         }
     }

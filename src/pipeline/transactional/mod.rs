@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 
 use crate::clock::SharedClock;
 use crate::key::{Bounds, Extraction};
-use crate::pipeline::policy::Policies;
+use crate::config::policy::Policies;
 use crate::protocol::event::Scope;
 use crate::protocol::lane::{StoreId, TopicId};
 use crate::protocol::start::{Halt, Reset};
@@ -48,6 +48,7 @@ mod publisher;
 mod reader;
 mod takeover;
 mod window;
+pub mod wiring;
 
 use control::{Control, lock};
 use keyer::Keyer;

@@ -1,0 +1,121 @@
+//! What has to be true of the brokers and the store before a pipeline may run. Problems that only a connection shows;
+//! what the settings alone show is refused before.
+
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::config::sink::Partitioning;
+use crate::kafka::admin::{AdminError, TopicFacts, topic_facts};
+use crate::key::TimeRecipe;
+use crate::pipeline::transactional::wiring;
+use crate::protocol::lane::{StreamId, TopicId};
+use crate::store::StreamState;
+
+/// Sizes that the pipeline needs to know, and what is wrong.
+#[derive(Debug, Default)]
+pub struct Topics {
+    pub forward_bytes_max: usize,
+    pub dead_letter_bytes_max: usize,
+    pub problems: Vec<String>,
+    pub warnings: Vec<String>,
+}
+
+/// Looks at every topic of the pipeline.
+pub async fn topics(config: &Config, timeout: Duration) -> Result<Topics, AdminError> {
+    let source = wiring::source_cluster(config);
+    let sink = wiring::sink_cluster(config);
+    let read: Vec<&str> = config.source.topics.iter().map(String::as_str).collect();
+    let mut written = vec![config.sink.topic.as_str()];
+    written.extend(config.sink.dead_letter.as_deref());
+    written.extend(config.sink.duplicates.as_deref());
+    let of_source = topic_facts(&source, &read, timeout).await?;
+    let of_sink = topic_facts(&sink, &written, timeout).await?;
+    let mut found = Topics::default();
+    for (name, facts) in &of_source {
+        check_source(config, name, facts, &mut found);
+    }
+    for (name, facts) in &of_sink {
+        check_presence(name, facts, &mut found);
+    }
+    let forward = &of_sink[&config.sink.topic];
+    check_partitions(config, forward, of_source.values(), &mut found);
+    found.forward_bytes_max = forward.record_bytes_max;
+    let dead_letter = config.sink.dead_letter.as_ref().map(|name| of_sink[name].record_bytes_max);
+    found.dead_letter_bytes_max = dead_letter.unwrap_or(forward.record_bytes_max);
+    Ok(found)
+}
+
+fn check_presence(name: &str, facts: &TopicFacts, found: &mut Topics) {
+    if facts.partitions.is_none() {
+        found.problems.push(format!("topic {name}: it is not there, or may not be described"));
+    } else if let Some(why) = &facts.unread {
+        found.warnings.push(format!("topic {name}: its configuration may not be read ({why}), kafka's defaults are assumed"));
+    }
+}
+
+fn check_source(config: &Config, name: &str, facts: &TopicFacts, found: &mut Topics) {
+    check_presence(name, facts, found);
+    if let Some(lag) = facts.compaction.filter(|lag| *lag <= config.retention.longest_outage) {
+        found.problems.push(format!(
+            "topic {name}: it is compacted and a message may be gone after {} s, while SEMEL_LONGEST_OUTAGE is {} s: an \
+             event in doubt could be lost. raise min.compaction.lag.ms",
+            lag.as_secs(),
+            config.retention.longest_outage.as_secs(),
+        ));
+    }
+    if facts.log_append_time && *config.keys.extraction.time() == TimeRecipe::Record {
+        found.problems.push(format!(
+            "topic {name}: its timestamps are the broker's (LogAppendTime), which differ between copies of an event. set \
+             SEMEL_EVENT_TIME to a time that the producer stores"
+        ));
+    }
+}
+
+fn check_partitions<'a>(
+    config: &Config,
+    forward: &TopicFacts,
+    sources: impl Iterator<Item = &'a TopicFacts>,
+    found: &mut Topics,
+) {
+    let most = sources.filter_map(|facts| facts.partitions).max().unwrap_or(0);
+    let there = forward.partitions.unwrap_or(0);
+    if config.sink.partitioning == Partitioning::Same && there > 0 && most > there {
+        found.problems.push(format!(
+            "topic {}: it has {there} partitions, the source {most}: partition=same needs as many",
+            config.sink.topic
+        ));
+    }
+}
+
+/// Other groups that read one of these topics under the same scope: the events would split between them.
+pub fn sharing(config: &Config, cluster: &str, topics: &[TopicId], streams: &[StreamState]) -> Vec<String> {
+    if config.identity.allow_shared_scope {
+        return Vec::new();
+    }
+    let mut groups: Vec<String> = streams
+        .iter()
+        .filter(|state| state.opened_for.as_ref().is_some_and(|lane_for| lane_for.scope == config.scope))
+        .filter_map(|state| other_group(&state.stream, cluster, &config.source.group, topics))
+        .collect();
+    groups.sort_unstable();
+    groups.dedup();
+    groups
+        .into_iter()
+        .map(|group| {
+            format!(
+                "scope {}: group {group} has claims on the same topic under it, so the events would split between the two. \
+                 if it is retired, free its unsettled claims with `semel release`; to share on purpose set \
+                 SEMEL_ALLOW_SHARED_SCOPE=true",
+                config.scope
+            )
+        })
+        .collect()
+}
+
+fn other_group(stream: &StreamId, cluster: &str, group: &str, topics: &[TopicId]) -> Option<String> {
+    let rest = stream.as_str().strip_prefix("kafka:")?.strip_prefix(cluster)?.strip_prefix('/')?;
+    let (front, _partition) = rest.rsplit_once('/')?;
+    let (other, topic) = front.rsplit_once('/')?;
+    (other != group && topics.iter().any(|known| *known.0 == *topic)).then(|| other.to_owned())
+}
+

@@ -1,0 +1,32 @@
+//! From the configuration to a store.
+
+use std::sync::Arc;
+
+use super::postgres::PostgresStore;
+use super::postgres::options::PostgresOptions;
+use super::{ClaimStore, StoreError};
+use crate::config::store;
+
+/// Opens the configured store. PostgreSQL: connects, and checks that its schema is the one that this version knows.
+pub async fn open(config: &store::Store) -> Result<Arc<dyn ClaimStore>, StoreError> {
+    match config {
+        store::Store::Embedded { folder } => { let _ = folder; Err(StoreError::Rejected("later".into())) },
+        store::Store::Postgres(postgres) => {
+            let store = PostgresStore::connect(&options(postgres)).await?;
+            store.check_schema().await?;
+            Ok(Arc::new(store))
+        }
+    }
+}
+
+pub fn options(postgres: &store::Postgres) -> PostgresOptions {
+    PostgresOptions {
+        url: postgres.url.clone(),
+        pool_size: postgres.connections,
+        connect_timeout: postgres.connect_timeout,
+        tcp_user_timeout: postgres.tcp_timeout,
+        lock_timeout: postgres.lock_timeout,
+        statement_timeout: postgres.statement_timeout,
+        scan_timeout: postgres.scan_timeout,
+    }
+}
