@@ -24,7 +24,10 @@ pub const BUILD_INFO: &str = "semel_build_info";
 
 /// Tells the recorder what each metric is. Called once, after the recorder is installed.
 pub fn describe() {
-    describe_counter!(CLAIMS, "Claims asked for, by scope and outcome: claimed counts inserts, duplicate what was dropped as one");
+    describe_counter!(
+        CLAIMS,
+        "Claims asked for, by scope and outcome: claimed counts inserts, duplicate what was dropped as one"
+    );
     describe_counter!(REDELIVERED, "Messages that were read again and whose own claim stood already");
     describe_counter!(READ, "Messages read from the source");
     describe_counter!(FORWARDED, "Messages whose publication is known to have committed");

@@ -12,6 +12,7 @@ use crate::config::ConfigError;
 mod completions;
 mod config;
 mod flags;
+mod run;
 mod validate;
 
 /// Bad usage or a bad configuration, as `sysexits.h` has it.
@@ -23,7 +24,8 @@ struct Subcommand {
     run: fn(&ArgMatches) -> anyhow::Result<ExitCode>,
 }
 
-const SUBCOMMANDS: &[Subcommand] = &[validate::SUBCOMMAND, config::SUBCOMMAND, completions::SUBCOMMAND];
+const SUBCOMMANDS: &[Subcommand] =
+    &[run::SUBCOMMAND, validate::SUBCOMMAND, config::SUBCOMMAND, completions::SUBCOMMAND];
 
 fn command() -> Command {
     Command::new("semel")

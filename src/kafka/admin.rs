@@ -41,8 +41,7 @@ pub async fn topic_facts(
     timeout: Duration,
 ) -> Result<BTreeMap<String, TopicFacts>, AdminError> {
     let failed = |source| AdminError { brokers: cluster.brokers.clone(), source };
-    let admin: AdminClient<Context> =
-        cluster.config().create_with_context(cluster.context("admin")).map_err(failed)?;
+    let admin: AdminClient<Context> = cluster.config().create_with_context(cluster.context("admin")).map_err(failed)?;
     let mut facts = BTreeMap::new();
     for name in names {
         let partitions = partitions(admin.inner(), name, timeout).map_err(failed)?;

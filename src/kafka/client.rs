@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use rdkafka::TopicPartitionList;
 use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::KafkaError;
-use rdkafka::types::RDKafkaRespErr;
-use rdkafka::TopicPartitionList;
-use rdkafka::producer::ProducerContext;
 use rdkafka::message::DeliveryResult;
 use rdkafka::message::Message;
+use rdkafka::producer::ProducerContext;
+use rdkafka::types::RDKafkaRespErr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 

@@ -176,9 +176,7 @@ pub fn known_end(consumer: &BaseConsumer<Context>, topic: &str, partition: i32) 
 /// # Safety
 /// `list` is a valid list that outlives the slice and is not written meanwhile.
 unsafe fn elements<'a>(list: *mut sys::rd_kafka_topic_partition_list_t) -> &'a [sys::rd_kafka_topic_partition_t] {
-    unsafe {
-        if (*list).cnt == 0 { &[] } else { std::slice::from_raw_parts((*list).elems, (*list).cnt as usize) }
-    }
+    unsafe { if (*list).cnt == 0 { &[] } else { std::slice::from_raw_parts((*list).elems, (*list).cnt as usize) } }
 }
 
 /// Gives up `partitions` in whatever way the group's protocol asks.
@@ -265,8 +263,17 @@ pub enum Event {
     /// Partitions are taken away; librdkafka waits until they are unassigned.
     Revoked(TopicPartitionList),
     /// The end of a partition's log was reached: every position below this one was handed over or holds no message.
-    End { topic: String, partition: i32, next: i64 },
-    Error { code: RDKafkaErrorCode, text: String, fatal: bool, topic: Option<(String, i32)> },
+    End {
+        topic: String,
+        partition: i32,
+        next: i64,
+    },
+    Error {
+        code: RDKafkaErrorCode,
+        text: String,
+        fatal: bool,
+        topic: Option<(String, i32)>,
+    },
 }
 
 /// A consumer's event queue, polled here so that events keep their offsets and messages their bytes.
@@ -327,7 +334,13 @@ impl Queue {
                     if sys::rd_kafka_event_log(event, &mut facility, &mut line, &mut level) == 0 {
                         use rdkafka::config::RDKafkaLogLevel::{Error, Info, Notice};
                         // syslog's numbers: up to 3 are errors, 4 and 5 warnings and notices.
-                        let level = if level <= 3 { Error } else if level <= 5 { Notice } else { Info };
+                        let level = if level <= 3 {
+                            Error
+                        } else if level <= 5 {
+                            Notice
+                        } else {
+                            Info
+                        };
                         let context = self.consumer.client().context();
                         rdkafka::ClientContext::log(context.as_ref(), level, &text(facility), &text(line));
                     }
@@ -503,8 +516,7 @@ impl Record {
 
     /// Bytes of key, value and headers, without the format's own.
     pub fn size(&self) -> usize {
-        let headers: usize =
-            self.headers().map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len)).sum();
+        let headers: usize = self.headers().map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len)).sum();
         self.native().key_len + self.native().len + headers
     }
 }
@@ -534,8 +546,7 @@ impl TopicHandle {
         let invalid = || NativeError::of(sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION);
         let name = CString::new(topic).map_err(|_| invalid())?;
         // SAFETY: the client lives as long as the Arc beside the object; no configuration is handed over.
-        let native =
-            unsafe { sys::rd_kafka_topic_new(producer.client().native_ptr(), name.as_ptr(), ptr::null_mut()) };
+        let native = unsafe { sys::rd_kafka_topic_new(producer.client().native_ptr(), name.as_ptr(), ptr::null_mut()) };
         let native = NonNull::new(native).ok_or_else(invalid)?;
         Ok(TopicHandle { native, _producer: Arc::clone(producer) })
     }

@@ -73,7 +73,9 @@ fn repeat(patience: Duration, mut call: impl FnMut() -> *mut sys::rd_kafka_error
     loop {
         match NativeError::check(call()) {
             Ok(()) => return Ok(()),
-            Err(error) if error.retriable && error.code != RDKafkaErrorCode::OperationTimedOut && Instant::now() < until => {
+            Err(error)
+                if error.retriable && error.code != RDKafkaErrorCode::OperationTimedOut && Instant::now() < until =>
+            {
                 std::thread::sleep(Duration::from_millis(5));
             }
             Err(error) => return Err(TransactionError::of(error)),
@@ -95,7 +97,9 @@ pub fn initialise(producer: &BaseProducer<Context>, patience: Duration) -> Resul
         match NativeError::check(unsafe { sys::rd_kafka_init_transactions(client, 1_000) }) {
             Ok(()) => return Ok(()),
             // Initialising is resumable: a time-out only says that it is not done yet.
-            Err(error) if (error.retriable || error.code == RDKafkaErrorCode::OperationTimedOut) && Instant::now() < until => {
+            Err(error)
+                if (error.retriable || error.code == RDKafkaErrorCode::OperationTimedOut) && Instant::now() < until =>
+            {
                 producer.poll(Duration::from_millis(5));
             }
             Err(error) => return Err(TransactionError::of(error)),

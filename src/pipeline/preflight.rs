@@ -49,7 +49,9 @@ fn check_presence(name: &str, facts: &TopicFacts, found: &mut Topics) {
     if facts.partitions.is_none() {
         found.problems.push(format!("topic {name}: it is not there, or may not be described"));
     } else if let Some(why) = &facts.unread {
-        found.warnings.push(format!("topic {name}: its configuration may not be read ({why}), kafka's defaults are assumed"));
+        found
+            .warnings
+            .push(format!("topic {name}: its configuration may not be read ({why}), kafka's defaults are assumed"));
     }
 }
 
@@ -118,4 +120,3 @@ fn other_group(stream: &StreamId, cluster: &str, group: &str, topics: &[TopicId]
     let (other, topic) = front.rsplit_once('/')?;
     (other != group && topics.iter().any(|known| *known.0 == *topic)).then(|| other.to_owned())
 }
-

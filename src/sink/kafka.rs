@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rdkafka::TopicPartitionList;
 use rdkafka::error::KafkaError;
 use rdkafka::producer::{BaseProducer, Producer};
 use rdkafka::types::RDKafkaErrorCode;
-use rdkafka::TopicPartitionList;
 
 use crate::kafka::client::{ClusterOptions, Context};
 use crate::kafka::native::{self, Membership, NativeError, Outgoing, TopicHandle};

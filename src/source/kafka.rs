@@ -88,10 +88,13 @@ impl KafkaSource {
             .set("session.timeout.ms", options.session_timeout.as_millis().to_string())
             .set("heartbeat.interval.ms", (options.session_timeout.as_millis() / 4).to_string())
             .set("queued.max.messages.kbytes", options.fetch_ahead_kib.to_string())
-            .set("partition.assignment.strategy", match options.assignment {
-                Assignment::Eager => "range",
-                Assignment::Cooperative => "cooperative-sticky",
-            });
+            .set(
+                "partition.assignment.strategy",
+                match options.assignment {
+                    Assignment::Eager => "range",
+                    Assignment::Cooperative => "cooperative-sticky",
+                },
+            );
         let consumer: BaseConsumer<Context> =
             config.create_with_context(options.cluster.context("source")).map_err(SourceError::Client)?;
         let consumer = Arc::new(consumer);
@@ -156,7 +159,11 @@ impl KafkaSource {
     pub fn partition_count(&self, topic: u16, timeout: Duration) -> Result<i32, SourceError> {
         let name = self.topic_name(topic);
         let metadata = self.consumer.fetch_metadata(Some(name), timeout).map_err(ask(name))?;
-        Ok(metadata.topics().iter().find(|found| found.name() == name).map_or(0, |found| found.partitions().len() as i32))
+        Ok(metadata
+            .topics()
+            .iter()
+            .find(|found| found.name() == name)
+            .map_or(0, |found| found.partitions().len() as i32))
     }
 
     /// Committed, settled and the log's ends, in this order of fetching: the group's own offset first, then the
@@ -179,9 +186,9 @@ impl KafkaSource {
                 let name = self.topic_name(place.topic);
                 let ends = self.consumer.fetch_watermarks(name, place.partition, timeout);
                 let (log_start, log_end) = ends.map_err(ask(format!("the log of {name}/{}", place.partition)))?;
-                let settled = settled.remove(place).and_then(|one| {
-                    Some(Settled { position: one.offset?, mark: Mark::decode(&one.metadata) })
-                });
+                let settled = settled
+                    .remove(place)
+                    .and_then(|one| Some(Settled { position: one.offset?, mark: Mark::decode(&one.metadata) }));
                 let committed = committed.remove(place).and_then(|one| one.offset);
                 Ok((*place, Offsets { committed, settled, log_start, log_end }))
             })

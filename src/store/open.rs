@@ -10,7 +10,10 @@ use crate::config::store;
 /// Opens the configured store. PostgreSQL: connects, and checks that its schema is the one that this version knows.
 pub async fn open(config: &store::Store) -> Result<Arc<dyn ClaimStore>, StoreError> {
     match config {
-        store::Store::Embedded { folder } => { let _ = folder; Err(StoreError::Rejected("later".into())) },
+        store::Store::Embedded { folder } => {
+            let _ = folder;
+            Err(StoreError::Rejected("later".into()))
+        }
         store::Store::Postgres(postgres) => {
             let store = PostgresStore::connect(&options(postgres)).await?;
             store.check_schema().await?;

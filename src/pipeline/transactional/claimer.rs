@@ -19,10 +19,10 @@ use super::known::{Digester, Known};
 use super::lanes::{Lanes, draw_token};
 use super::window::{Cause, Fate, Job, Judged, Raw, RefusedRecord};
 use super::{PipelineError, Shared};
+use crate::config::policy::{Duplicates, StoreAway};
 use crate::kafka::TopicPartition;
 use crate::key::Key;
 use crate::metrics as names;
-use crate::config::policy::{Duplicates, StoreAway};
 use crate::protocol::backoff::Backoff;
 use crate::protocol::event::EventTime;
 use crate::protocol::lane::{Coordinate, LaneId};
@@ -87,7 +87,13 @@ impl Claimer {
         let refused = lock(&self.refused).clone();
         let keys = self.keyer.keys(&raw, &refused, now).map_err(|stopped| {
             let topic = self.topics[usize::from(stopped.place.topic)].to_string();
-            Trouble::Leave(PipelineError::Stopped { topic, partition: stopped.place.partition, offset: stopped.offset, cause: stopped.cause.label(), detail: stopped.detail })
+            Trouble::Leave(PipelineError::Stopped {
+                topic,
+                partition: stopped.place.partition,
+                offset: stopped.offset,
+                cause: stopped.cause.label(),
+                detail: stopped.detail,
+            })
         })?;
         let mut fates: Vec<Fate> = Vec::with_capacity(keys.len());
         let mut keyed: Vec<(usize, Key)> = Vec::with_capacity(keys.len());

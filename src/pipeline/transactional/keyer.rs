@@ -2,10 +2,10 @@
 //! the same answer, whoever reads it, except that old and future times are judged by the clock.
 
 use super::window::{Cause, Fate, Raw, RefusedRecord};
+use crate::config::policy::{Oversize, Policies, Unclaimable};
 use crate::kafka::TopicPartition;
 use crate::kafka::native::Record;
 use crate::key::{Bounds, Extraction, Key, KeyError, OutOfBounds, TimeError, Unkeyed, View};
-use crate::config::policy::{Oversize, Policies, Unclaimable};
 use crate::protocol::event::EventTime;
 
 /// What the batch format adds to a record at most, so that the bound of a topic is kept: the batch's own header, the

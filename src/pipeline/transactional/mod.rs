@@ -29,8 +29,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::clock::SharedClock;
-use crate::key::{Bounds, Extraction};
 use crate::config::policy::Policies;
+use crate::key::{Bounds, Extraction};
 use crate::protocol::event::Scope;
 use crate::protocol::lane::{StoreId, TopicId};
 use crate::protocol::start::{Halt, Reset};
@@ -121,11 +121,14 @@ fn halted(halt: &Halt) -> String {
              `semel recover` opens a new lane; it may lose the window that was in doubt and never doubles"
         ),
         Halt::SettledForeign => {
-            "the settled offset was committed by something other than semel. `semel recover` opens a new lane".to_owned()
+            "the settled offset was committed by something other than semel. `semel recover` opens a new lane"
+                .to_owned()
         }
-        Halt::OtherStore => "the settled offset belongs to claims in another store: SEMEL_STORE names a wrong or a new \
+        Halt::OtherStore => {
+            "the settled offset belongs to claims in another store: SEMEL_STORE names a wrong or a new \
              database. with the claims gone for good, `semel recover` starts over in this one"
-            .to_owned(),
+                .to_owned()
+        }
     }
 }
 

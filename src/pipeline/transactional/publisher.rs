@@ -121,7 +121,11 @@ impl Publisher {
         Mark { store: self.shared.store_id.clone(), topic, lane, cut: None }
     }
 
-    fn commit(&mut self, offsets: &[(TopicPartition, Position, Mark)], membership: &Membership) -> Result<(), SinkError> {
+    fn commit(
+        &mut self,
+        offsets: &[(TopicPartition, Position, Mark)],
+        membership: &Membership,
+    ) -> Result<(), SinkError> {
         let mut settled = TopicPartitionList::with_capacity(offsets.len());
         let mut own = TopicPartitionList::with_capacity(offsets.len());
         for (place, next, mark) in offsets {
@@ -201,9 +205,9 @@ impl Publisher {
         count(&self.shared, &raw.records, &fates, duplicates);
         if !to_forget.is_empty() {
             self.forget(&to_forget);
-            lock(&self.refused).retain(|refused| !raw.records.iter().any(|(place, record)| {
-                refused.place == *place && refused.offset == record.offset()
-            }));
+            lock(&self.refused).retain(|refused| {
+                !raw.records.iter().any(|(place, record)| refused.place == *place && refused.offset == record.offset())
+            });
         }
     }
 
@@ -216,7 +220,12 @@ impl Publisher {
             Ok(count) => tracing::info!(count, "freed the claims of records that the sink refused"),
             Err(error) => {
                 let hint = "free them with `semel release` before the dead letters are sent again";
-                tracing::error!(error = crate::pipeline::chain(&error), count = refused.len(), hint, "claims of refused records stay");
+                tracing::error!(
+                    error = crate::pipeline::chain(&error),
+                    count = refused.len(),
+                    hint,
+                    "claims of refused records stay"
+                );
             }
         }
     }
@@ -286,7 +295,11 @@ impl Publisher {
                 Ok(sink) => self.sink = Some(sink),
                 Err(SinkError::Transaction(error)) if !self.control.shutdown.is_requested() => {
                     let error = crate::pipeline::chain(&error);
-                    tracing::warn!(transactional_id = self.options.transactional_id, error, "cannot initialise the producer, trying again");
+                    tracing::warn!(
+                        transactional_id = self.options.transactional_id,
+                        error,
+                        "cannot initialise the producer, trying again"
+                    );
                     self.control.shutdown.sleep(backoff.next(self.shared.spread()));
                 }
                 Err(error) => return Err(error),
@@ -301,7 +314,8 @@ impl Publisher {
         let begun = self.sink().and_then(KafkaSink::begin);
         let Err(error) = begun.and_then(|()| self.commit(&lanes.lanes, &lanes.membership)) else { return Ok(()) };
         let why = crate::pipeline::chain(&error);
-        let not_a_member = matches!(&error, SinkError::Transaction(TransactionError::Abort(error)) if is_about_membership(error));
+        let not_a_member =
+            matches!(&error, SinkError::Transaction(TransactionError::Abort(error)) if is_about_membership(error));
         let trouble = match error {
             SinkError::Transaction(error) => match error.recovery() {
                 Recovery::AbortAndReread => self.abort().err(),
@@ -318,10 +332,17 @@ impl Publisher {
 }
 
 fn is_about_membership(error: &NativeError) -> bool {
-    use RDKafkaErrorCode::{FencedInstanceId, FencedMemberEpoch, IllegalGeneration, RebalanceInProgress, StaleMemberEpoch, UnknownMemberId};
+    use RDKafkaErrorCode::{
+        FencedInstanceId, FencedMemberEpoch, IllegalGeneration, RebalanceInProgress, StaleMemberEpoch, UnknownMemberId,
+    };
     matches!(
         error.code,
-        IllegalGeneration | UnknownMemberId | RebalanceInProgress | FencedInstanceId | FencedMemberEpoch | StaleMemberEpoch
+        IllegalGeneration
+            | UnknownMemberId
+            | RebalanceInProgress
+            | FencedInstanceId
+            | FencedMemberEpoch
+            | StaleMemberEpoch
     )
 }
 
@@ -331,7 +352,8 @@ fn count(shared: &Shared, records: &[(TopicPartition, Record)], fates: &[Fate], 
     counter!(names::READ).increment(records.len() as u64);
     counter!(names::WINDOWS, "end" => "committed").increment(1);
     histogram!(names::WINDOW_MESSAGES).record(records.len() as f64);
-    let forwarded = fates.iter().filter(|fate| matches!(fate, Fate::Forward | Fate::ForwardDuplicate | Fate::ForwardUnclaimed(_)));
+    let forwarded =
+        fates.iter().filter(|fate| matches!(fate, Fate::Forward | Fate::ForwardDuplicate | Fate::ForwardUnclaimed(_)));
     counter!(names::FORWARDED).increment(forwarded.count() as u64);
     for fate in fates {
         match fate {

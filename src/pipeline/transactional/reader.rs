@@ -151,9 +151,9 @@ impl Reader {
 
     fn is_full(&self) -> bool {
         let bounds = &self.options.window;
-        self.window.as_ref().is_some_and(|window| {
-            window.records.len() >= bounds.messages_max || window.bytes >= bounds.bytes_max
-        })
+        self.window
+            .as_ref()
+            .is_some_and(|window| window.records.len() >= bounds.messages_max || window.bytes >= bounds.bytes_max)
     }
 
     fn take(&mut self, record: Record) -> Result<(), Trouble> {
@@ -338,7 +338,11 @@ impl Reader {
         match trouble {
             Trouble::Leave(error) => Err(Trouble::Leave(error)),
             Trouble::Reread { why, refused } => {
-                tracing::warn!(why, refused = refused.len(), "a window was discarded, reading again from the committed offsets");
+                tracing::warn!(
+                    why,
+                    refused = refused.len(),
+                    "a window was discarded, reading again from the committed offsets"
+                );
                 lock(&self.refused).extend(refused);
                 self.quiesce()?;
                 self.control.shutdown.sleep(self.rereads.next(self.shared.spread()));
@@ -362,7 +366,8 @@ impl Reader {
         self.paused = false;
         lock(&self.lanes).clear();
         lock(&self.refused).clear();
-        self.source = KafkaSource::new(&self.options.source).map_err(|error| Trouble::Leave(PipelineError::Source(error)))?;
+        self.source =
+            KafkaSource::new(&self.options.source).map_err(|error| Trouble::Leave(PipelineError::Source(error)))?;
         self.subscribe()
     }
 
@@ -392,7 +397,8 @@ impl Reader {
         self.source.poll_settled();
         let committed: Vec<_> = lock(&self.lanes).iter().map(|(place, held)| (*place, held.committed)).collect();
         for (place, position) in committed {
-            let labels = [("topic", self.source.topic_name(place.topic).to_owned()), ("partition", place.partition.to_string())];
+            let labels =
+                [("topic", self.source.topic_name(place.topic).to_owned()), ("partition", place.partition.to_string())];
             gauge!(names::POSITION, &labels).set(position as f64);
             if let Some(end) = self.source.known_end(place) {
                 gauge!(names::LAG, &labels).set(end.saturating_sub(position).max(0) as f64);
@@ -467,7 +473,10 @@ pub fn store_id(store: &dyn ClaimStore, runtime: &Handle, shutdown: &Shutdown) -
             Ok(id) => return Ok(Some(id)),
             Err(error) if matches!(error.recovery(), Recovery::Retry | Recovery::Retake) => {
                 if backoff.tries().is_multiple_of(10) {
-                    tracing::warn!(error = crate::pipeline::chain(&error), "the claim store does not answer, trying again");
+                    tracing::warn!(
+                        error = crate::pipeline::chain(&error),
+                        "the claim store does not answer, trying again"
+                    );
                 }
                 shutdown.sleep(backoff.next(128));
             }

@@ -87,7 +87,9 @@ impl Reader {
             let take = Take { stream: &stream, token, instead_of: None };
             let taken = self.insist(|| store.take(&take))?;
             let other_meaning = match &taken.opened_for {
-                Some(lane_for) if lane_for.scope == self.shared.scope && lane_for.recipe != self.shared.lane_for.recipe => {
+                Some(lane_for)
+                    if lane_for.scope == self.shared.scope && lane_for.recipe != self.shared.lane_for.recipe =>
+                {
                     self.check_recipe(*place)?;
                     true
                 }
@@ -165,7 +167,8 @@ impl Reader {
 
     fn decide(&mut self, place: TopicPartition, owned: &Owned, offsets: Offsets) -> Result<Start, Trouble> {
         let topic = self.shared.topic_id(place.topic);
-        let former = offsets.settled.as_ref().and_then(|settled| settled.mark.as_ref()).filter(|mark| mark.topic != topic);
+        let former =
+            offsets.settled.as_ref().and_then(|settled| settled.mark.as_ref()).filter(|mark| mark.topic != topic);
         let open_elsewhere = match former.map(|mark| mark.lane) {
             None => false,
             Some(lane) => {

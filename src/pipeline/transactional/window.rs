@@ -71,7 +71,10 @@ pub enum Fate {
     /// To the topic of the duplicates.
     RouteDuplicate,
     ForwardUnclaimed(Cause),
-    DeadLetter { cause: Cause, detail: String },
+    DeadLetter {
+        cause: Cause,
+        detail: String,
+    },
 }
 
 /// A window whose claims are made and judged.
