@@ -24,6 +24,7 @@ import shlex
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from pathlib import Path
 
@@ -152,18 +153,26 @@ def up(options):
         installation, watchdog = Installation(root), Watchdog(root)
         if options.owner:
             watchdog.start(options.owner)
+            threading.Thread(target=give_up_without, args=[options.owner, watchdog], daemon=True).start()
         try:
             installation.up(names)
         except BaseException:
-            watchdog.stop(signal.SIGTERM)
+            watchdog.stop()
             raise
         print(installation.exports(), end="")
+
+
+def give_up_without(owner, watchdog):
+    """Nobody needs what is still starting; the watchdog waits until it is called off, and deletes what there is."""
+    wait_for_end_of(owner)
+    watchdog.needed = True
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def down(options):
     with packages.exclusive(options.dir / "lock"):
         Installation(options.dir).down()
-        Watchdog(options.dir).stop(signal.SIGTERM)
+        Watchdog(options.dir).stop()
 
 
 def start(options):

@@ -88,7 +88,7 @@ class Kafka(Service):
 
     def __init__(self, root, state, others):
         super().__init__(root, state, others)
-        # A cluster id is a UUID in 22 characters.
+        # A cluster id is a UUID in 22 characters, of which the first may be a hyphen.
         state.setdefault("cluster", base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
         self.settings, self.logging = self.folder / "server.properties", self.folder / "log4j2.properties"
 
@@ -101,8 +101,8 @@ class Kafka(Service):
         fetch_jars()
         (self.folder / "tmp").mkdir(exist_ok=True)
         self.configure()
-        run_or_fail(self.java("kafka.tools.StorageTool", "format", "-t", self.state["cluster"], "-c", self.settings,
-                              options=["-Xmx128m", "-XX:TieredStopAtLevel=1"]), cwd=self.folder)
+        run_or_fail(self.java("kafka.tools.StorageTool", "format", f"--cluster-id={self.state['cluster']}",
+                              f"--config={self.settings}", options=["-Xmx128m", "-XX:TieredStopAtLevel=1"]), cwd=self.folder)
 
     def configure(self):
         self.settings.write_text(CONFIGURATION.format(data=self.data, **self.state))

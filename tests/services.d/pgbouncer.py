@@ -5,7 +5,7 @@ database of the cluster, so a test that makes its own can go through it too.
 """
 
 from packages import find
-from postgres import psql, reachable, unprivileged
+from postgres import psql
 from service import Service
 
 CONFIGURATION = """
@@ -27,18 +27,11 @@ server_login_retry = 1
 
 class PgBouncer(Service):
     name = "pgbouncer"
+    refuses_root = True
     soft_patience_s = 15
-
-    def __init__(self, root, state, others):
-        super().__init__(root, state, others)
-        self.user = unprivileged()
 
     def missing(self):
         return set() if find("pgbouncer") else {"pgbouncer"}
-
-    def prepare(self):
-        self.user = unprivileged(make=True)
-        reachable(self.folder, self.user)
 
     def configure(self):
         server = self.others["postgres"].state

@@ -6,10 +6,8 @@ There is no socket file: its path would be too long in deep folders.
 """
 
 import os
-import pwd
 import secrets
 import signal
-from pathlib import Path
 
 from packages import find, find_postgres
 from process import Failed, run, run_or_fail, until
@@ -37,24 +35,22 @@ CREATE DATABASE semel OWNER semel;
 
 class Postgres(Service):
     name = "postgres"
+    refuses_root = True
     soft, hard = signal.SIGINT, signal.SIGQUIT  # the fast and the immediate shutdown: the second leaves a crash behind
 
     def __init__(self, root, state, others):
         super().__init__(root, state, others)
-        self.user = unprivileged()
         state.setdefault("password", secrets.token_hex(12))
 
     def missing(self):
         return set() if find_postgres("initdb") else {"postgresql"}
 
     def prepare(self):
-        self.user = unprivileged(make=True)
-        reachable(self.folder, self.user)
         password = self.folder / "password"
         password.write_text(self.state["password"] + "\n")
         run_or_fail([find_postgres("initdb"), "-D", self.data, "-U", "postgres", "--no-sync", "-E", "UTF8",
                      "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US",
-                     "-A", "scram-sha-256", f"--pwfile={password}"], user=self.user, cwd=self.folder)
+                     "-A", "scram-sha-256", f"--pwfile={password}"], user=self.user(), cwd=self.folder)
 
     def configure(self):
         # Read after postgresql.conf, and wins over it.
@@ -99,27 +95,6 @@ def psql(url, statements):
     """Runs statements, each in a transaction of its own, through any server that speaks the protocol."""
     return run([find_postgres("psql") or find("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url],
                input=statements, env={"PGCONNECT_TIMEOUT": "5"})
-
-
-def unprivileged(make=False):
-    """The user for servers that refuse to run as root; None where we are not root ourselves."""
-    if os.geteuid() != 0:
-        return None
-    for user in ("postgres", "semel-tests"):
-        try:
-            return pwd.getpwnam(user).pw_name
-        except KeyError:
-            continue
-    if make:
-        run_or_fail(["useradd", "--system", "--no-create-home", "--shell", "/bin/false", "semel-tests"])
-        return "semel-tests"
-    return None
-
-
-def reachable(folder: Path, user):
-    """Says early, and clearly, that the server's user cannot enter the folder."""
-    if user is not None and run(["/bin/ls", folder], user=user, cwd="/")[0] != 0:
-        raise Failed(f"user {user} cannot enter {folder}: choose a folder whose parents all are open to everyone (711)")
 
 
 def working_directory(pid):

@@ -1,13 +1,14 @@
 """What all services have in common: a folder, ports, one process, and how it is brought to answer."""
 
 import os
+import pwd
 import re
 import shutil
 import signal
 import time
 from pathlib import Path
 
-from process import Failed, Process, free_port, pause, spawn, tail
+from process import Failed, Process, free_port, pause, run, run_or_fail, spawn, tail
 
 START_TRIES = 5
 READY_WITHIN_S = 180  # generous: the machine may be compiling the whole crate meanwhile
@@ -21,7 +22,7 @@ class Service:
     """
 
     name = ""
-    user = None
+    refuses_root = False
     ports = ("port",)
     soft, hard = signal.SIGTERM, signal.SIGKILL
     soft_patience_s = 30
@@ -30,6 +31,10 @@ class Service:
         self.folder, self.state, self.others = root / self.name, state, others
         self.data, self.log = self.folder / "data", self.folder / "log"
         self.process = Process(self.folder / "process")
+
+    def user(self):
+        """Whom it runs as, if not as the caller. Asked when it starts: installing it may have made the user."""
+        return unprivileged() if self.refuses_root else None
 
     def missing(self):
         """Debian packages that this service needs and the machine lacks."""
@@ -74,7 +79,7 @@ class Service:
                     self.settle()
                     self.state["settled"] = True
                 return
-            if not (first and PORT_TAKEN.search(tail(self.log))):
+            if not (first and PORT_TAKEN.search(self._said())):
                 break
         raise Failed(f"{self.name} ended while starting; the end of {self.log}:\n{tail(self.log)}")
 
@@ -91,11 +96,19 @@ class Service:
 
     def _make_folder(self):
         self.folder.mkdir(exist_ok=True)
-        if self.user is not None and os.geteuid() == 0:
-            shutil.chown(self.folder, self.user)
+        if self.user() is not None:
+            shutil.chown(self.folder, self.user())
+            reachable(self.folder, self.user())
+
+    def _said(self):
+        """What it logged since its last start: the reason of an early end may be far from the log's own end."""
+        with open(self.log, errors="replace") as log:
+            log.seek(self.log_start)
+            return log.read()
 
     def _answers(self):
-        spawn(self.command(), self.process.record, self.log, user=self.user, env=self.process_env())
+        self.log_start = self.log.stat().st_size if self.log.exists() else 0
+        spawn(self.command(), self.process.record, self.log, user=self.user(), env=self.process_env())
         deadline = time.monotonic() + READY_WITHIN_S
         while self.process.pid() is not None:
             if self.ready():
@@ -107,3 +120,22 @@ class Service:
 
     def process_env(self):
         return {}
+
+
+def unprivileged():
+    """The user for servers that refuse to run as root; None where the caller is not root."""
+    if os.geteuid() != 0:
+        return None
+    for user in ("postgres", "semel-tests"):
+        try:
+            return pwd.getpwnam(user).pw_name
+        except KeyError:
+            continue
+    run_or_fail(["useradd", "--system", "--no-create-home", "--shell", "/bin/false", "semel-tests"])
+    return "semel-tests"
+
+
+def reachable(folder: Path, user):
+    """Says early, and clearly, that the server's user cannot enter the folder."""
+    if run(["/bin/ls", folder], user=user, cwd="/")[0] != 0:
+        raise Failed(f"user {user} cannot enter {folder}: choose a folder whose parents are open to everyone (711)")

@@ -6,6 +6,7 @@ that the owner ended (a pidfd becomes readable), waits for its turn on the folde
 
 import os
 import select
+import signal
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ class Watchdog:
     def __init__(self, root: Path):
         self.folder = root / "watchdog"
         self.process = Process(self.folder / "process")
+        self.needed = False  # its hour has come: it is about to clean up
 
     def start(self, owner):
         if self.process.pid() is not None:
@@ -26,9 +28,9 @@ class Watchdog:
         spawn([sys.executable, "-B", "-E", program, "watch", self.folder.parent, "--owner", owner],
               self.process.record, self.folder / "log")
 
-    def stop(self, number):
-        if self.process.pid() != os.getpid():
-            self.process.stop(number, 5)
+    def stop(self):
+        if not self.needed:
+            self.process.stop(signal.SIGTERM, 5)
 
 
 def wait_for_end_of(pid):
