@@ -6,6 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::config::kafka::{Place, Side};
 use crate::config::setting::{Default, Kind, Pipe, Setting};
+use crate::config::store::STORE;
 use crate::config::values::Given;
 use crate::config::{CONCERNS, reader};
 
@@ -16,7 +17,7 @@ const KAFKA: [(&str, Side); 3] = [("kafka", Side::Both), ("source-kafka", Side::
 pub fn with_settings(command: Command, of: reader::Command) -> Command {
     let mut command = command.next_line_help(true);
     for (concern, settings) in CONCERNS {
-        let taken = settings.iter().filter(|setting| of == reader::Command::Run || setting.pipe != Pipe::No);
+        let taken = settings.iter().filter(|setting| of != reader::Command::Pipe || setting.pipe != Pipe::No);
         for setting in taken {
             command = command.arg(flag(setting, of).help_heading(*concern));
             if setting.secret {
@@ -26,7 +27,7 @@ pub fn with_settings(command: Command, of: reader::Command) -> Command {
             }
         }
     }
-    if of == reader::Command::Run {
+    if of != reader::Command::Pipe {
         for (name, side) in KAFKA {
             let help = match side {
                 Side::Both => "Property of librdkafka for both sides [SEMEL_KAFKA_<PROPERTY>]",
@@ -43,6 +44,7 @@ pub fn with_settings(command: Command, of: reader::Command) -> Command {
 fn flag(setting: &Setting, of: reader::Command) -> Arg {
     let default = match (of, setting.pipe, setting.default) {
         (reader::Command::Pipe, Pipe::Value(text), _) | (_, _, Default::Value(text)) => format!("default: {text}"),
+        (reader::Command::Operator, _, Default::Required) if setting.name != STORE.name => "optional".into(),
         (_, _, Default::Required) => "required".into(),
         (_, _, Default::Absent(otherwise)) => format!("default: {otherwise}"),
     };

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use super::kafka_url::KafkaUrl;
 use super::reader::Reader;
 use super::setting::{Default, Kind, Setting};
 use super::sink::Sink;
-use super::source::Source;
+use super::source::{SOURCE, Source};
 use super::units::show_duration;
+use super::values::Values;
 use crate::protocol::event::Scope;
 
 pub const SCOPE: Setting = Setting::new(
@@ -81,11 +83,12 @@ impl Identity {
         format!("semel.{}.{}.{worker}", self.pipeline, self.instance)
     }
 
-    pub(super) fn read(reader: &Reader<'_>, source: Option<&Source>) -> Option<Identity> {
+    pub(super) fn read(reader: &Reader<'_>) -> Option<Identity> {
         let broadcast = reader.switch(&BROADCAST);
         let allow_shared_scope = reader.switch(&ALLOW_SHARED_SCOPE);
         let pipeline = match reader.optional(&PIPELINE, || name(reader, &PIPELINE)) {
-            Some(None) => source.map(|source| source.group.clone()),
+            // Without a group the source has a problem of its own.
+            Some(None) => default_pipeline(reader.values).map(|(name, _)| name),
             given => given.flatten(),
         };
         let instance = match reader.optional(&INSTANCE, || name(reader, &INSTANCE)) {
@@ -110,16 +113,31 @@ pub(super) fn scope(reader: &Reader<'_>) -> Option<Scope> {
 }
 
 /// The pod's name, where there is one.
-pub(super) fn pod_name<'a>(reader: &Reader<'a>) -> Option<&'a str> {
-    reader.values.environment.get("POD_NAME").map(String::as_str).filter(|name| !name.is_empty())
+fn pod_name(values: &Values) -> Option<&str> {
+    values.environment.get("POD_NAME").map(String::as_str).filter(|name| !name.is_empty())
+}
+
+/// The pipeline's name when it is not given, and what it follows from.
+pub(super) fn default_pipeline(values: &Values) -> Option<(String, &'static str)> {
+    let url = KafkaUrl::parse(&values.text(&SOURCE)?.ok()?, &["group"]).ok()?;
+    url.parameter("group").map(|group| (group.to_owned(), SOURCE.name))
+}
+
+/// The instance's name when it is not given, and what it follows from.
+pub(super) fn default_instance(values: &Values) -> Option<(String, &'static str)> {
+    match (pod_name(values), &values.host) {
+        (Some(pod), _) => Some((pod.to_owned(), "POD_NAME")),
+        (None, Some(host)) => Some((host.clone(), "host's name")),
+        (None, None) => None,
+    }
 }
 
 fn own_name(reader: &Reader<'_>) -> Option<String> {
-    let name = pod_name(reader).or(reader.values.host.as_deref());
+    let name = default_instance(reader.values);
     if name.is_none() {
         reader.problem(format!("{}: it must be given, since this host has no name", INSTANCE.name));
     }
-    name.map(str::to_owned)
+    name.map(|(name, _)| name)
 }
 
 fn name(reader: &Reader<'_>, setting: &'static Setting) -> Option<String> {
@@ -135,7 +153,7 @@ fn name(reader: &Reader<'_>, setting: &'static Setting) -> Option<String> {
 /// What does not go together here. One scope a pod with a group for all would hand a message that is read again to a
 /// pod that has not seen it; one group a pod with a scope for all would give each event to one pod.
 pub(super) fn check_broadcast(reader: &Reader<'_>, scope: &Scope, identity: &Identity, source: &Source) {
-    let Some(pod) = pod_name(reader) else {
+    let Some(pod) = pod_name(reader.values) else {
         if identity.broadcast {
             reader.problem_with(&BROADCAST, "it needs the pod's name in POD_NAME");
         }
@@ -152,7 +170,7 @@ pub(super) fn check_broadcast(reader: &Reader<'_>, scope: &Scope, identity: &Ide
         }
         (_, false) if identity.broadcast || in_scope => {
             let why = "a scope of each pod's own needs a group of each pod's own";
-            reader.problem_with(&super::source::SOURCE, format!("the group must hold the pod's name {pod}: {why}"));
+            reader.problem_with(&SOURCE, format!("the group must hold the pod's name {pod}: {why}"));
         }
         (false, true) => {
             let why = "groups of the pods' own with one scope for all give each event to one pod only";

@@ -39,12 +39,19 @@ pub fn url(text: &str) -> String {
     format!("{scheme}{front}{query}")
 }
 
+/// Nothing that follows a password is shown: it may be the rest of one with an unescaped `&` in it.
 fn parameters(query: &str) -> String {
-    let masked = query.split('&').map(|pair| match pair.split_once('=') {
-        Some((name, _)) if name.to_ascii_lowercase().contains("pass") => format!("{name}={MASK}"),
-        _ => pair.to_owned(),
-    });
-    masked.collect::<Vec<_>>().join("&")
+    let mut shown = Vec::new();
+    for pair in query.split('&') {
+        match pair.split_once('=') {
+            Some((name, _)) if name.to_ascii_lowercase().contains("pass") => {
+                shown.push(format!("{name}={MASK}"));
+                break;
+            }
+            _ => shown.push(pair.to_owned()),
+        }
+    }
+    shown.join("&")
 }
 
 #[cfg(test)]
@@ -59,7 +66,8 @@ mod tests {
             ("postgres://u:sec@ret@h/db", "postgres://u:***@h/db", "unescaped @ in it"),
             ("postgres://u:s?ecret@h/db", "postgres://u:***", "unescaped ? in it"),
             ("postgres://u:s:ecret@h/db", "postgres://u:***@h/db", "a colon in it"),
-            ("postgres://h/db?password=secret&a=b", "postgres://h/db?password=***&a=b", "in the query"),
+            ("postgres://h/db?a=b&password=secret", "postgres://h/db?a=b&password=***", "in the query"),
+            ("postgres://h/db?password=sec&ret", "postgres://h/db?password=***", "unescaped & in it"),
             ("postgres://h/db?sslpassword=secret", "postgres://h/db?sslpassword=***", "of the key"),
             ("postgres://u@h/db", "postgres://u@h/db", "none"),
             ("u:secret@h", "u:***@h", "the scheme forgotten"),

@@ -25,6 +25,7 @@ pub mod kafka;
 pub mod kafka_url;
 pub mod mask;
 pub mod names;
+pub mod operator;
 pub mod outside;
 pub mod pipe;
 pub mod policy;
@@ -36,6 +37,8 @@ pub mod setting;
 pub mod sink;
 pub mod source;
 pub mod store;
+#[cfg(test)]
+mod testing;
 pub mod units;
 pub mod values;
 pub mod window;
@@ -90,22 +93,21 @@ pub struct Config {
 #[error("{}", .0.join("\n"))]
 pub struct ConfigError(pub Vec<Problem>);
 
+/// Gathers what was given, reads it, and fails with every problem of both.
+fn read_all<T>(given: Given, command: Command, parts: fn(&Reader<'_>) -> Option<T>) -> Result<T, ConfigError> {
+    let (values, mut problems) = Values::gather(given);
+    let reader = Reader::new(&values, command);
+    let read = parts(&reader);
+    problems.extend(reader.finish().0);
+    match read {
+        Some(read) if problems.is_empty() => Ok(read),
+        _ => Err(ConfigError(problems)),
+    }
+}
+
 impl Config {
     pub fn of(given: Given) -> Result<Config, ConfigError> {
-        let (values, problems) = Values::gather(given);
-        Config::read(&values, problems)
-    }
-
-    /// `problems`: those of gathering the values.
-    pub fn read(values: &Values, mut problems: Vec<Problem>) -> Result<Config, ConfigError> {
-        let reader = Reader::new(values, Command::Run);
-        let config = Config::parts(&reader);
-        let (of_reading, _) = reader.finish();
-        problems.extend(of_reading);
-        match config {
-            Some(config) if problems.is_empty() => Ok(config),
-            _ => Err(ConfigError(problems)),
-        }
+        read_all(given, Command::Run, Config::parts)
     }
 
     /// Every part is read, so that every problem is found, before one that is missing ends it.
@@ -115,7 +117,7 @@ impl Config {
         let policies = policy::Policies::read(reader);
         let sink = sink::Sink::read(reader, clients.as_ref(), source.as_ref(), policies.as_ref());
         let scope = identity::scope(reader);
-        let identity = identity::Identity::read(reader, source.as_ref());
+        let identity = identity::Identity::read(reader);
         let store = store::Store::read(reader);
         let keys = extraction::Keys::read(reader);
         let window = window::Window::read(reader);
@@ -153,3 +155,7 @@ impl Config {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

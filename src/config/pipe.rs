@@ -10,7 +10,7 @@ use super::reader::{Command, Reader};
 use super::retention::{RETENTION_WEEKS, WEEKS_AHEAD};
 use super::sink::DEAD_LETTER;
 use super::store::STORE;
-use super::values::{Given, Values};
+use super::values::Given;
 use super::window::{BYTES, SIZE};
 use crate::key::Bounds;
 use crate::protocol::event::Scope;
@@ -35,15 +35,7 @@ pub struct PipeConfig {
 
 impl PipeConfig {
     pub fn of(given: Given) -> Result<PipeConfig, ConfigError> {
-        let (values, mut problems) = Values::gather(given);
-        let reader = Reader::new(&values, Command::Pipe);
-        let config = PipeConfig::parts(&reader);
-        let (of_reading, _) = reader.finish();
-        problems.extend(of_reading);
-        match config {
-            Some(config) if problems.is_empty() => Ok(config),
-            _ => Err(ConfigError(problems)),
-        }
+        super::read_all(given, Command::Pipe, PipeConfig::parts)
     }
 
     pub(super) fn parts(reader: &Reader<'_>) -> Option<PipeConfig> {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::setting::{Choice, Default, Kind, Pipe, Setting};
+use super::store::STORE;
 use super::units;
 use super::values::{Problem, Values};
 
@@ -16,6 +17,8 @@ use super::values::{Problem, Values};
 pub enum Command {
     Run,
     Pipe,
+    /// The operator's commands: what is missing is missing, the store excepted.
+    Operator,
 }
 
 pub struct Reader<'a> {
@@ -47,6 +50,9 @@ impl<'a> Reader<'a> {
     fn default(&self, setting: &Setting) -> Default {
         match (self.command, setting.pipe) {
             (Command::Pipe, Pipe::Value(value)) => Default::Value(value),
+            (Command::Operator, _) if setting.default == Default::Required && setting.name != STORE.name => {
+                Default::Absent("")
+            }
             _ => setting.default,
         }
     }

@@ -7,7 +7,7 @@ use super::mask::{self, MASK};
 use super::reader::Command;
 use super::setting::{Default, Kind, Pipe, Setting};
 use super::values::{Origin, Values};
-use super::{CONCERNS, settings};
+use super::{CONCERNS, identity, settings};
 
 /// Every setting, for programs.
 pub fn json() -> Json {
@@ -120,6 +120,15 @@ fn shown_setting(values: &Values, command: Command, setting: &Setting) -> Option
         let text = values.text(setting)?.unwrap_or_else(|_| value.text.clone());
         let by = if value.name == setting.name { String::new() } else { format!(" by {}", value.name) };
         return Some(Shown { name, value: mask::url(&text), origin: format!("{}{by}", value.origin) });
+    }
+    let derived = match setting.name {
+        _ if command != Command::Run => None,
+        name if name == identity::PIPELINE.name => identity::default_pipeline(values),
+        name if name == identity::INSTANCE.name => identity::default_instance(values),
+        _ => None,
+    };
+    if let Some((value, origin)) = derived {
+        return Some(Shown { name, value, origin: origin.into() });
     }
     let default = match (command, setting.pipe, setting.default) {
         (Command::Pipe, Pipe::No, _) => return None,

@@ -162,7 +162,11 @@ fn is_ours(name: &str, text: &str) -> bool {
 }
 
 fn unknown(value: &Value) -> Problem {
-    let hint = nearest(&value.name).map_or_else(String::new, |name| format!("; did you mean {name}?"));
+    let hint = match (value.name.strip_suffix("_FILE").and_then(known), nearest(&value.name)) {
+        (Some(_), _) => "; only a secret may be held by a file".into(),
+        (None, Some(name)) => format!("; did you mean {name}?"),
+        (None, None) => String::new(),
+    };
     format!("{} ({}): there is no such setting{hint}", value.name, value.origin)
 }
 
@@ -199,3 +203,7 @@ impl fmt::Debug for Values {
         f.debug_list().entries(self.settings.keys()).entries(self.kafka.keys()).finish()
     }
 }
+
+#[cfg(test)]
+#[path = "values_tests.rs"]
+mod tests;

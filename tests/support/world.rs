@@ -99,9 +99,8 @@ impl World {
             ("SEMEL_EVENT_TIME", "record".to_owned()),
             ("SEMEL_DEAD_LETTER", dead.clone()),
             // Failures show at the pace of a test.
-            ("SEMEL_SOURCE_KAFKA_SESSION_TIMEOUT_MS", "3000".to_owned()),
-            ("SEMEL_SOURCE_KAFKA_HEARTBEAT_INTERVAL_MS", "500".to_owned()),
-            ("SEMEL_SINK_KAFKA_TRANSACTION_TIMEOUT_MS", "5000".to_owned()),
+            ("SEMEL_SESSION_TIMEOUT", "3s".to_owned()),
+            ("SEMEL_TRANSACTION_TIMEOUT", "5s".to_owned()),
         ];
         settings.map(|(name, value)| (name.to_owned(), value)).into()
     }
