@@ -12,6 +12,7 @@ use crate::config::ConfigError;
 mod completions;
 mod config;
 mod flags;
+mod migrate;
 mod run;
 mod validate;
 
@@ -25,7 +26,7 @@ struct Subcommand {
 }
 
 const SUBCOMMANDS: &[Subcommand] =
-    &[run::SUBCOMMAND, validate::SUBCOMMAND, config::SUBCOMMAND, completions::SUBCOMMAND];
+    &[run::SUBCOMMAND, migrate::SUBCOMMAND, validate::SUBCOMMAND, config::SUBCOMMAND, completions::SUBCOMMAND];
 
 fn command() -> Command {
     Command::new("semel")
