@@ -1,0 +1,190 @@
+//! One batch in the making: claims, and notes that are to stand or fall with them.
+//!
+//! A draft holds the store's mutex from its first question to its commit, so what it answered stays true until its
+//! claims are written. Dropped without a commit it has written nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard};
+
+use fjall::{Keyspace, OwnedWriteBatch, UserKey};
+
+use super::body::{self, Whence};
+use super::code::Out;
+use super::inner::{Inner, NOTE, ORIGIN, SCOPE};
+use super::key;
+use super::names::Origin;
+use super::tail::Added;
+use super::{Trouble, folder, inner};
+use crate::protocol::event::{EventId, EventTime, Scope, Week};
+use crate::protocol::lane::{Holder, LaneId, Position};
+use crate::protocol::verdict::Claimed;
+use crate::store::{Ask, StoreError, TryClaim};
+
+pub struct Draft<'a> {
+    inner: MutexGuard<'a, Inner>,
+    batch: OwnedWriteBatch,
+    first_seen_at: EventTime,
+    /// What this draft has claimed, where one key may be asked for twice.
+    claimed: HashMap<(Week, UserKey), Holder>,
+    /// Few and asked for at every row.
+    origins: Vec<(Origin, u32)>,
+    week: Option<(Week, Keyspace)>,
+    touched: Vec<Keyspace>,
+    added: Vec<(LaneId, Added)>,
+    key: Out,
+    value: Out,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(inner: MutexGuard<'a, Inner>, first_seen_at: EventTime) -> Draft<'a> {
+        Draft {
+            batch: inner.batch(),
+            inner,
+            first_seen_at,
+            claimed: HashMap::new(),
+            origins: Vec::new(),
+            week: None,
+            touched: Vec::new(),
+            added: Vec::new(),
+            key: Out::default(),
+            value: Out::default(),
+        }
+    }
+
+    /// The number under which claims of a scope are made.
+    pub fn scope(&mut self, scope: &Scope) -> u32 {
+        self.inner.scopes.get_or_draw(scope)
+    }
+
+    /// The number of an origin without a lane: claims that are settled for ever.
+    pub fn unlaned_origin(&mut self, topic: &Arc<str>) -> u32 {
+        self.inner.origins.get_or_draw(&Origin { lane: None, topic: topic.clone(), partition: None })
+    }
+
+    /// Makes room for a week at once, whether or not the draft is committed.
+    pub fn make_week(&mut self, week: Week) -> Result<(), StoreError> {
+        Ok(self.inner.make_week(week)?)
+    }
+
+    /// Claims for ever, at a place of an origin without a lane. `false`: somebody has it, perhaps this draft.
+    pub fn claim_unlaned(
+        &mut self,
+        scope: u32,
+        origin: u32,
+        event_id: &EventId,
+        week: Week,
+        position: Position,
+    ) -> Result<bool, StoreError> {
+        key::write(&mut self.key, scope, event_id);
+        let holder = Holder { lane: None, position };
+        let whence = Whence::Numbered { origin, position, offset: Some(position) };
+        body::write(&mut self.value, &whence, self.first_seen_at);
+        Ok(self.insert_or_read(week, holder, true)? == Claimed::Inserted)
+    }
+
+    pub(super) fn claim_laned(&mut self, scope: u32, ask: &Ask) -> Result<Claimed, Trouble> {
+        let origin = self.origin(ask);
+        key::write(&mut self.key, scope, &ask.event_id);
+        let holder = Holder { lane: Some(ask.lane), position: ask.position };
+        let whence = Whence::Numbered { origin, position: ask.position, offset: Some(ask.offset) };
+        body::write(&mut self.value, &whence, self.first_seen_at);
+        // The keys of a window are distinct.
+        let claimed = self.insert_or_read(ask.week, holder, false)?;
+        if claimed == Claimed::Inserted {
+            let of_lane = self.added.iter().position(|(lane, _)| *lane == ask.lane).unwrap_or_else(|| {
+                self.added.push((ask.lane, Added::default()));
+                self.added.len() - 1
+            });
+            self.added[of_lane].1.push(ask.week, ask.position, &self.key.0);
+        }
+        Ok(claimed)
+    }
+
+    pub(super) fn try_claim(&mut self, row: &TryClaim) -> Result<Claimed, Trouble> {
+        let scope = self.scope(&row.scope);
+        key::write(&mut self.key, scope, &row.event_id);
+        let whence = Whence::SpeltOut { topic: &row.topic, partition: row.partition, offset: row.offset };
+        body::write(&mut self.value, &whence, self.first_seen_at);
+        self.insert_or_read(row.week, body::unlaned(row.offset), true)
+    }
+
+    fn insert_or_read(&mut self, week: Week, holder: Holder, repeats: bool) -> Result<Claimed, Trouble> {
+        if self.week.as_ref().is_none_or(|(at, _)| *at != week) {
+            let space = self.inner.weeks.get(&week).ok_or(Trouble::NoWeek(week))?;
+            self.week = Some((week, space.clone()));
+            if !self.touched.contains(space) {
+                self.touched.push(space.clone());
+            }
+        }
+        let Some((_, space)) = &self.week else { return Err(Trouble::NoWeek(week)) };
+        let key = UserKey::from(self.key.0.as_slice());
+        if repeats {
+            match self.claimed.entry((week, key.clone())) {
+                std::collections::hash_map::Entry::Occupied(there) => return Ok(Claimed::Held(*there.get())),
+                std::collections::hash_map::Entry::Vacant(free) => {
+                    if let Some(record) = space.get(&key).map_err(Trouble::Read)? {
+                        return Ok(Claimed::Held(body::holder(&record, &self.inner.origins)?));
+                    }
+                    free.insert(holder);
+                }
+            }
+        } else if let Some(record) = space.get(&key).map_err(Trouble::Read)? {
+            return Ok(Claimed::Held(body::holder(&record, &self.inner.origins)?));
+        }
+        self.batch.insert(space, key, self.value.0.as_slice());
+        Ok(Claimed::Inserted)
+    }
+
+    fn origin(&mut self, ask: &Ask) -> u32 {
+        let same = |(origin, _): &&(Origin, u32)| {
+            origin.lane == Some(ask.lane) && origin.partition == Some(ask.partition) && origin.topic == ask.topic
+        };
+        if let Some((_, number)) = self.origins.iter().find(same) {
+            return *number;
+        }
+        let origin = Origin { lane: Some(ask.lane), topic: ask.topic.clone(), partition: Some(ask.partition) };
+        let number = self.inner.origins.get_or_draw(&origin);
+        self.origins.push((origin, number));
+        number
+    }
+
+    /// A record of the caller's own that becomes durable with the claims.
+    pub fn note(&mut self, name: &[u8], value: &[u8]) {
+        self.batch.insert(&self.inner.small, inner::small_key(NOTE, name), value);
+    }
+
+    /// Writes everything, in one batch and one sync. An error leaves the outcome unknown, and the store unusable until
+    /// it is opened again.
+    pub fn commit(self) -> Result<(), StoreError> {
+        Ok(self.commit_changes()?)
+    }
+
+    pub(super) fn commit_changes(mut self) -> Result<(), Trouble> {
+        let inner = &mut *self.inner;
+        let mut batch = std::mem::replace(&mut self.batch, inner.batch());
+        for (number, scope) in inner.scopes.new_ones() {
+            inner.put(&mut batch, SCOPE, &number.to_be_bytes(), scope.as_str().as_bytes().to_vec());
+        }
+        for (number, origin) in inner.origins.new_ones() {
+            inner.put(&mut batch, ORIGIN, &number.to_be_bytes(), origin.write());
+        }
+        for (lane, added) in &self.added {
+            let record = inner.tails.get_mut(lane).and_then(|tail| tail.put(*lane, added));
+            if let Some((place, record)) = record {
+                batch.insert(&inner.tails_space, place, record);
+            }
+        }
+        batch.commit().map_err(Trouble::Write)?;
+        inner.scopes.keep_new();
+        inner.origins.keep_new();
+        let written = self.touched.iter().chain([&inner.small, &inner.tails_space]);
+        written.into_iter().try_for_each(folder::rotate_if_large).map_err(Trouble::Write)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        self.inner.scopes.forget_new();
+        self.inner.origins.forget_new();
+    }
+}

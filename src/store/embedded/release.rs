@@ -1,0 +1,167 @@
+//! Finding claims, and deleting them.
+
+use std::collections::BTreeSet;
+
+use fjall::{Keyspace, OwnedWriteBatch, UserKey};
+
+use super::Trouble;
+use super::body;
+use super::code::Out;
+use super::inner::Inner;
+use super::key;
+use super::tail;
+use crate::protocol::event::{EventId, Scope, Week};
+use crate::protocol::lane::{Holder, LaneId, Position};
+use crate::store::{Claim, Free, Refused};
+
+/// Deletions per commit, where a scan finds more than the claims of a few windows.
+const DELETIONS_PER_BATCH: usize = 50_000;
+
+impl Inner {
+    /// Adds the deletion of a lane's claims at or above `from` to `batch`. Where they are very many, batches are
+    /// committed on the way: each deletes claims that are to go in any case, and a repeated call deletes the rest.
+    pub fn release(
+        &self,
+        mut batch: OwnedWriteBatch,
+        lane: LaneId,
+        from: Position,
+    ) -> Result<(OwnedWriteBatch, u64), Trouble> {
+        let mut released = 0;
+        self.each_unsettled(lane, from, |week, key| {
+            released += 1;
+            batch.remove(&self.weeks[&week], key);
+            if batch.len() >= DELETIONS_PER_BATCH {
+                std::mem::replace(&mut batch, self.batch()).commit().map_err(Trouble::Write)?;
+            }
+            Ok(())
+        })?;
+        Ok((batch, released))
+    }
+
+    fn each_unsettled(
+        &self,
+        lane: LaneId,
+        from: Position,
+        mut visit: impl FnMut(Week, UserKey) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let unsettled = |holder: Holder| holder.lane == Some(lane) && holder.position >= from;
+        if let Some(places) = self.tails.get(&lane).and_then(|tail| tail.places(lane, from)) {
+            let mut found = BTreeSet::new();
+            for place in places {
+                let Some(record) = self.tails_space.get(place).map_err(Trouble::Read)? else { continue };
+                for entry in tail::entries(&record)? {
+                    if entry.position >= from && self.holder(entry.week, entry.key)?.is_some_and(unsettled) {
+                        found.insert((entry.week, UserKey::from(entry.key)));
+                    }
+                }
+            }
+            return found.into_iter().try_for_each(|(week, key)| visit(week, key));
+        }
+        // A lane that was never opened here has no claims either.
+        if !self.lanes.contains_key(&lane) {
+            return Ok(());
+        }
+        for (&week, space) in &self.weeks {
+            for claim in space.iter() {
+                let (key, record) = claim.into_inner().map_err(Trouble::Read)?;
+                if unsettled(body::holder(&record, &self.origins)?) {
+                    visit(week, key)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn holder(&self, week: Week, key: &[u8]) -> Result<Option<Holder>, Trouble> {
+        let Some(space) = self.weeks.get(&week) else { return Ok(None) };
+        let record = space.get(key).map_err(Trouble::Read)?;
+        Ok(record.map(|record| body::holder(&record, &self.origins)).transpose()?)
+    }
+
+    pub fn free(&self, free: &Free, dry_run: bool) -> Result<u64, Trouble> {
+        let mut batch = self.batch();
+        let freed = match free {
+            Free::Unsettled { lane, from } if dry_run => {
+                let mut count = 0;
+                self.each_unsettled(*lane, *from, |_, _| {
+                    count += 1;
+                    Ok(())
+                })?;
+                count
+            }
+            Free::Unsettled { lane, from } => {
+                let count;
+                (batch, count) = self.release(batch, *lane, *from)?;
+                count
+            }
+            Free::Event { scope, event_id, week } => {
+                let Some(scope) = self.scopes.get(scope) else { return Ok(0) };
+                let mut key = Out::default();
+                key::write(&mut key, scope, event_id);
+                let asked = self.weeks.iter().filter(|(at, _)| week.is_none_or(|week| week == **at));
+                for (_, space) in asked {
+                    if space.contains_key(&key.0).map_err(Trouble::Read)? {
+                        batch.remove(space, key.0.as_slice());
+                    }
+                }
+                batch.len() as u64
+            }
+        };
+        if !dry_run {
+            batch.commit().map_err(Trouble::Write)?;
+        }
+        Ok(freed)
+    }
+
+    /// Deletes claims where key, lane and position all match.
+    pub fn forget_refused(&self, scope: &Scope, refused: &[Refused]) -> Result<u64, Trouble> {
+        let Some(scope) = self.scopes.get(scope) else { return Ok(0) };
+        let (mut batch, mut key, mut seen) = (self.batch(), Out::default(), BTreeSet::new());
+        for one in refused {
+            key::write(&mut key, scope, &one.event_id);
+            let held_by = Holder { lane: Some(one.lane), position: one.position };
+            if self.holder(one.week, &key.0)? == Some(held_by) && seen.insert((one.week, key.0.clone())) {
+                batch.remove(&self.weeks[&one.week], key.0.as_slice());
+            }
+        }
+        batch.commit().map_err(Trouble::Write)?;
+        Ok(seen.len() as u64)
+    }
+
+    /// By scope, then week.
+    pub fn find(&self, scope: Option<&Scope>, event_id: &EventId) -> Result<Vec<Claim>, Trouble> {
+        let (mut claims, mut key) = (Vec::new(), Out::default());
+        let mut scopes: Vec<(u32, &Scope)> =
+            self.scopes.all().filter(|(_, name)| scope.is_none_or(|scope| scope == *name)).collect();
+        scopes.sort_by_key(|&(_, name)| name);
+        for (number, name) in scopes {
+            key::write(&mut key, number, event_id);
+            for (&week, space) in &self.weeks {
+                let Some(record) = space.get(&key.0).map_err(Trouble::Read)? else { continue };
+                let body = body::read(&record, &self.origins)?;
+                claims.push(Claim {
+                    scope: name.clone(),
+                    event_id: event_id.clone(),
+                    week,
+                    holder: body.holder,
+                    topic: body.topic.to_string(),
+                    partition: body.partition,
+                    offset: body.offset,
+                    first_seen_at: body.first_seen_at,
+                    stream: body.holder.lane.and_then(|lane| self.lanes.get(&lane)).cloned(),
+                });
+            }
+        }
+        Ok(claims)
+    }
+
+    pub fn retire_weeks(&mut self, first_kept: Week) -> Result<Vec<(Week, Keyspace)>, Trouble> {
+        let retires = |week: Week| week < first_kept && week != Week::UNDATED;
+        let retired: Vec<Week> = self.weeks.keys().copied().filter(|&week| retires(week)).collect();
+        let mut retire = |week| {
+            self.database.delete_keyspace(self.weeks[&week].clone()).map_err(Trouble::Write)?;
+            Ok(self.weeks.remove_entry(&week))
+        };
+        retired.into_iter().filter_map(|week| retire(week).transpose()).collect()
+    }
+}
