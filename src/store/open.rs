@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use super::embedded::EmbeddedStore;
 use super::postgres::PostgresStore;
 use super::postgres::options::PostgresOptions;
 use super::{ClaimStore, StoreError};
 use crate::config::store;
 
-/// Opens the configured store. PostgreSQL: connects, and checks that its schema is the one that this version knows.
+/// Opens the configured store. Embedded: makes its folder where there is none. PostgreSQL: connects, and checks that its schema is the one that this version knows.
 pub async fn open(config: &store::Store) -> Result<Arc<dyn ClaimStore>, StoreError> {
     match config {
         store::Store::Embedded { folder } => {
-            let _ = folder;
-            Err(StoreError::Rejected("later".into()))
+            let store = EmbeddedStore::open(folder).map_err(|error| StoreError::Rejected(error.into()))?;
+            Ok(Arc::new(store))
         }
         store::Store::Postgres(postgres) => {
             let store = PostgresStore::connect(&options(postgres)).await?;
