@@ -8,7 +8,8 @@ use crate::config::kafka::{Place, Side};
 use crate::config::setting::{Default, Kind, Pipe, Setting};
 use crate::config::store::STORE;
 use crate::config::values::Given;
-use crate::config::{CONCERNS, reader};
+use crate::config::{CONCERNS, Config, ConfigError, reader};
+use crate::store;
 
 /// Properties of librdkafka, `NAME=VALUE`.
 const KAFKA: [(&str, Side); 3] = [("kafka", Side::Both), ("source-kafka", Side::Source), ("sink-kafka", Side::Sink)];
@@ -68,6 +69,19 @@ fn property(text: &str) -> Result<(String, String), &'static str> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
         _ => Err("it is PROPERTY=VALUE"),
+    }
+}
+
+/// The configuration of `semel run`, with what only the store can judge of it.
+pub fn config(matches: &ArgMatches) -> Result<Config, ConfigError> {
+    let config = Config::of(given(matches))?;
+    match store::open::check(&config.store) {
+        Ok(()) => Ok(config),
+        // The cause is the store's own words, which hold no secret.
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            Err(ConfigError(vec![format!("{}: {cause}", STORE.name)]))
+        }
     }
 }
 

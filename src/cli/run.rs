@@ -35,7 +35,7 @@ fn declare() -> Command {
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let config = Config::of(flags::given(matches))?;
+    let config = flags::config(matches)?;
     let metrics = telemetry::set_up(&config.log)?;
     // Store and HTTP are asked by few at a time; the work is on the workers' own threads.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Command};
 
 use super::{Subcommand, flags};
-use crate::config::{Config, reader};
+use crate::config::reader;
 use crate::key::TimeRecipe;
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
@@ -16,7 +16,7 @@ fn declare() -> Command {
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let config = Config::of(flags::given(matches))?;
+    let config = flags::config(matches)?;
     let extraction = &config.keys.extraction;
     println!("the configuration is valid");
     println!("scope        {}", config.scope);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::embedded::EmbeddedStore;
 use super::postgres::PostgresStore;
-use super::postgres::options::PostgresOptions;
+use super::postgres::options::{PostgresOptions, connect_settings};
 use super::{ClaimStore, StoreError};
 use crate::config::store;
 
@@ -19,6 +19,17 @@ pub async fn open(config: &store::Store) -> Result<Arc<dyn ClaimStore>, StoreErr
             let store = PostgresStore::connect(&options(postgres)).await?;
             store.check_schema().await?;
             Ok(Arc::new(store))
+        }
+    }
+}
+
+/// What of the settings only the store can judge, without a connection: the database's URL with its parameters, the PG*
+/// variables, and the certificates that they name.
+pub fn check(config: &store::Store) -> Result<(), StoreError> {
+    match config {
+        store::Store::Embedded { .. } => Ok(()),
+        store::Store::Postgres(postgres) => {
+            connect_settings(&options(postgres), &|name| std::env::var(name).ok()).map(drop)
         }
     }
 }

@@ -4,6 +4,7 @@
 #[path = "../support/checker/mod.rs"]
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod checker;
+mod command_line;
 mod dropped;
 #[path = "../support/generator.rs"]
 #[allow(dead_code, reason = "the live tests use the rest")]

@@ -1,0 +1,132 @@
+//! The binary itself, as far as it needs no service.
+
+use std::process::{Command, Output};
+
+/// Runs it with this environment and no other.
+fn semel(arguments: &[&str], environment: &[(&str, &str)]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
+    let Output { status, stdout, stderr } =
+        command.args(arguments).env_clear().envs(environment.iter().copied()).output().expect("it starts");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (status.code().expect("it ends by itself"), text(stdout), text(stderr))
+}
+
+const VALID: &[(&str, &str)] = &[
+    ("SEMEL_SCOPE", "orders"),
+    ("SEMEL_SOURCE", "kafka://h/in?group=g"),
+    ("SEMEL_SINK", "kafka:///out"),
+    ("SEMEL_STORE", "postgres://u:hidden@h/db"),
+    ("SEMEL_EVENT_ID", "json:/id"),
+    ("SEMEL_DEAD_LETTER", "dead"),
+];
+
+fn with<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    VALID.iter().chain(changes).copied().collect()
+}
+
+#[test]
+fn how_it_ends() {
+    let cases: &[(&[&str], &[(&str, &str)], i32, &str)] = &[
+        (&["--version"], &[], 0, "asked for"),
+        (&["--help"], &[], 0, "asked for"),
+        (&["validate", "--help"], &[], 0, "asked for"),
+        (&[], &[], 64, "nothing to do"),
+        (&["frobnicate"], &[], 64, "no such subcommand"),
+        (&["validate", "--frobnicate"], VALID, 64, "no such flag"),
+        (&["validate", "--kafka", "nonsense"], VALID, 64, "no property"),
+        (&["validate"], VALID, 0, "valid"),
+        (&["validate"], &[], 64, "nothing is set"),
+        (&["run"], &[], 64, "before anything is connected to"),
+        (&["config", "schema"], &[], 0, "needs no setting"),
+        (&["config", "show"], &[], 0, "shows what there is"),
+        (&["completions", "bash"], &[], 0, "needs no setting"),
+    ];
+    for (arguments, environment, right, why) in cases {
+        let (code, _, errors) = semel(arguments, environment);
+        assert_eq!(code, *right, "{arguments:?}: {why}: {errors}");
+    }
+}
+
+#[test]
+fn every_problem_is_told_in_a_line() {
+    let wrong = with(&[
+        ("SEMEL_WORKERS", "0"),
+        ("SEMEL_SKOPE", "x"),
+        ("SEMEL_SINK", "kafka:///in"),
+        ("SEMEL_STORE", "mysql://u:hidden@h/db"),
+    ]);
+    let (code, out, errors) = semel(&["validate", "--linger", "soon"], &wrong);
+    assert_eq!((code, out.as_str()), (64, ""));
+    assert_eq!(
+        errors.lines().collect::<Vec<_>>(),
+        [
+            "semel: SEMEL_SKOPE (environment): there is no such setting; did you mean SEMEL_SCOPE?",
+            "semel: SEMEL_WORKERS (environment): `0` is not a whole number from 1 to 64",
+            "semel: SEMEL_STORE (environment): it begins with neither postgres:// nor embedded:",
+            "semel: SEMEL_LINGER (flag): `soon` is not a whole number with its unit (ms, s, m, h, d)",
+            "semel: SEMEL_SINK (environment): in is read by SEMEL_SOURCE: it would feed itself",
+        ]
+    );
+}
+
+#[test]
+fn a_database_url_is_read_before_it_is_used() {
+    let cases = [
+        ("postgres://u:hidden@h/db?sslmode=sometimes", "sslmode is \"sometimes\""),
+        ("postgres://u:hidden@h:port/db", "the database URL is not valid"),
+        ("postgres://u:hidden@h/db?frobnicate=1", "the database URL is not valid"),
+    ];
+    for command in ["validate", "run"] {
+        for (url, right) in cases {
+            let (code, _, errors) = semel(&[command], &with(&[("SEMEL_STORE", url), ("SEMEL_HTTP", "off")]));
+            assert_eq!(code, 64, "{command} {url}: {errors}");
+            assert!(errors.contains(right) && !errors.contains("hidden"), "{url}: {errors}");
+        }
+    }
+}
+
+#[test]
+fn flags_are_taken_and_secrets_are_not_shown() {
+    let flags = ["config", "show", "--workers", "3", "--broadcast", "--kafka", "sasl.password=hidden"];
+    let (code, out, errors) = semel(&flags, VALID);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    let rows: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().collect()).collect();
+    for row in [
+        ["SEMEL_WORKERS", "3", "flag"],
+        ["SEMEL_BROADCAST", "true", "flag"],
+        ["SEMEL_KAFKA_SASL_PASSWORD", "***", "flag"],
+        ["SEMEL_STORE", "postgres://u:***@h/db", "environment"],
+        ["SEMEL_LINGER", "5ms", "default"],
+    ] {
+        assert!(rows.iter().any(|found| found[..] == row), "{row:?} in {out}");
+    }
+    assert!(!out.contains("hidden"), "{out}");
+}
+
+#[test]
+fn what_is_valid_is_told() {
+    let (_, out, _) = semel(&["validate"], VALID);
+    for line in ["the configuration is valid", "event id     json:/id", "recipe       1c1cce40c33439d7"] {
+        assert!(out.lines().any(|found| found == line), "{line} in {out}");
+    }
+    assert!(out.contains("note: the event time is the record's timestamp"), "{out}");
+    let (_, out, _) = semel(&["validate"], &with(&[("SEMEL_EVENT_TIME", "json:/at")]));
+    assert!(!out.contains("note:"), "{out}");
+}
+
+#[test]
+fn the_schema_is_json_and_a_table() {
+    let (_, out, _) = semel(&["config", "schema"], &[]);
+    let schema: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert!(schema["settings"].as_array().is_some_and(|settings| settings.len() > 40));
+    let (_, out, _) = semel(&["config", "schema", "--markdown"], &[]);
+    assert!(out.starts_with("| setting | form | default | meaning |\n| --- |"), "{out}");
+}
+
+#[test]
+fn shells_complete_every_subcommand() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (_, out, _) = semel(&["completions", shell], &[]);
+        assert!(["validate", "event-id", "completions"].iter().all(|word| out.contains(word)), "{shell}");
+    }
+}
