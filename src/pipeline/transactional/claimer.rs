@@ -97,8 +97,8 @@ impl Claimer {
         })?;
         let mut fates: Vec<Fate> = Vec::with_capacity(keys.len());
         let mut keyed: Vec<(usize, Key)> = Vec::with_capacity(keys.len());
+        let mut digests = Vec::with_capacity(keys.len());
         let mut duplicates = 0;
-        let mut known = Vec::with_capacity(keys.len());
         {
             let set = lock(&self.known);
             for (n, key) in keys.into_iter().enumerate() {
@@ -110,7 +110,7 @@ impl Claimer {
                             duplicates += 1;
                             fates.push(self.fate(Verdict::Duplicate));
                         } else {
-                            known.push(digest);
+                            digests.push(digest);
                             keyed.push((n, key));
                             fates.push(Fate::Drop);
                         }
@@ -119,17 +119,22 @@ impl Claimer {
             }
         }
         let lanes = self.lanes_of(&raw)?;
+        // Only what this window owns: the claim of somebody else may yet be released where we would not see it.
+        let mut known = Vec::with_capacity(digests.len());
         match self.verdicts(&raw, &keyed, &lanes, now) {
             Ok(verdicts) => {
-                for ((n, _), verdict) in keyed.iter().zip(verdicts) {
-                    duplicates += usize::from(verdict == Verdict::Duplicate);
+                for (((n, _), verdict), digest) in keyed.iter().zip(verdicts).zip(digests) {
+                    if verdict.publishes() {
+                        known.push(digest);
+                    } else {
+                        duplicates += 1;
+                    }
                     fates[*n] = self.fate(verdict);
                 }
             }
             Err(Unclaimed::Dead) => return Ok(None),
             Err(Unclaimed::Failed(trouble)) => return Err(trouble),
             Err(Unclaimed::Away) => {
-                known.clear();
                 for (n, _) in &keyed {
                     fates[*n] = Fate::ForwardUnclaimed(Cause::StoreAway);
                 }

@@ -1,7 +1,7 @@
 //! Recently claimed ids in memory, so that a known duplicate needs no query.
 //!
-//! The set may say "duplicate" and nothing else, and only of ids whose window's Kafka commit is known. It is emptied on
-//! every abort, unknown outcome, revocation and discontinuity: kept over an abort it loses, kept over a release too. A
+//! The set may say "duplicate" and nothing else, and only of ids that this worker owns and whose window's Kafka commit
+//! is known: they are settled. It is emptied on every abort, unknown outcome, revocation and discontinuity: kept over an abort it loses, kept over a release too. A
 //! claim that is freed by `semel release` may be remembered by a running daemon until it is pushed out.
 
 use std::collections::HashSet;
