@@ -119,7 +119,7 @@ fn work(
         let waiting = workers.iter().filter(|(_, status)| !status.is_assigned()).count();
         let state = if waiting == 0 { Ok(()) } else { Err(format!("{waiting} workers wait for the group's answer")) };
         readiness.set("kafka", state);
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(10));
     }
     let ended = workers.into_iter().map(|(thread, _)| thread.join().unwrap_or(Err(PipelineError::Panicked)));
     let failed = ended.filter_map(Result::err).next();

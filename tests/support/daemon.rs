@@ -58,6 +58,10 @@ impl Daemon {
         Daemon { child, http, log, instance: instance.to_owned() }
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn handle(&self) -> Handle {
         Handle(self.child.id() as i32)
     }

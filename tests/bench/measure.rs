@@ -1,0 +1,106 @@
+//! What is measured, and how it is shown.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::scenes::Scene;
+
+/// One run of one contender.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Run {
+    pub messages: u64,
+    pub time: Duration,
+    /// Of the contender's process alone.
+    pub cpu: Duration,
+    pub memory_kib: u64,
+    /// Commits of the store, and windows; 0 where there are none.
+    pub commits: u64,
+    pub windows: u64,
+}
+
+impl Run {
+    pub fn rate(&self) -> f64 {
+        self.messages as f64 / self.time.as_secs_f64()
+    }
+}
+
+/// User and system time of a process so far.
+pub fn cpu_of(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let (_, after) = stat.rsplit_once(')').unwrap_or_default();
+    let ticks: u64 = after.split_whitespace().skip(11).take(2).filter_map(|text| text.parse::<u64>().ok()).sum();
+    // Linux counts in hundredths of a second wherever it runs today.
+    Duration::from_millis(ticks * 10)
+}
+
+/// Most memory that a process had, in KiB.
+pub fn memory_of(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
+/// Contenders in the order of their first run, each with its runs.
+pub struct Table {
+    title: String,
+    order: Vec<&'static str>,
+    runs: BTreeMap<&'static str, Vec<Run>>,
+}
+
+pub const COPY: &str = "copy, 5,000 a transaction";
+pub const INSERTS: &str = "raw inserts of 1,000";
+pub const POSTGRES: &str = "semel, postgresql";
+pub const EMBEDDED: &str = "semel, embedded";
+
+impl Table {
+    pub fn new(scene: &Scene) -> Table {
+        Table { title: scene.title.clone(), order: Vec::new(), runs: BTreeMap::new() }
+    }
+
+    pub fn add(&mut self, name: &'static str, run: Run) {
+        eprintln!("{}: {name}: {:.0}/s", self.title, run.rate());
+        if !self.order.contains(&name) {
+            self.order.push(name);
+        }
+        self.runs.entry(name).or_default().push(run);
+    }
+
+    /// The run with the median rate.
+    fn median(&self, name: &str) -> Option<Run> {
+        let mut runs = self.runs.get(name)?.clone();
+        runs.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
+        runs.get(runs.len() / 2).copied()
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n## {}\n", self.title)?;
+        writeln!(
+            f,
+            "| | messages/s, median | CPU µs per message | memory MiB | commits per window | of the slower ceiling |"
+        )?;
+        writeln!(f, "| --- | --- | --- | --- | --- | --- |")?;
+        let ceilings = [COPY, INSERTS].iter().filter_map(|name| self.median(name)).map(|run| run.rate());
+        let slower = ceilings.fold(f64::INFINITY, f64::min);
+        let copy = self.median(COPY).map(|run| run.rate());
+        for name in &self.order {
+            let Some(run) = self.median(name) else { continue };
+            let cpu = run.cpu.as_micros() as f64 / run.messages as f64;
+            let memory = run.memory_kib / 1024;
+            let commits = if run.windows == 0 {
+                "–".to_owned()
+            } else {
+                format!("{:.2}", run.commits as f64 / run.windows as f64)
+            };
+            let of = match (*name, copy) {
+                (POSTGRES, _) => format!("{:.2}", run.rate() / slower),
+                (EMBEDDED, Some(copy)) => format!("{:.2} of the copy", run.rate() / copy),
+                _ => "–".to_owned(),
+            };
+            writeln!(f, "| {name} | {:.0} | {cpu:.1} | {memory} | {commits} | {of} |", run.rate())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! How fast Semel is, always beside its ceilings in the same run: a plain transactional copy, and raw window inserts.
+//!
+//! Started by tests/bench/run. Everything is measured from the assignment of the partitions to the last commit, on a
+//! topic that was filled before; the client settings of the copy are the daemon's own.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod ceilings;
+mod measure;
+mod scenes;
+
+use measure::Table;
+use scenes::Scene;
+
+const USAGE: &str = "tests/bench/run [--rounds N] [--messages N] [SCENE…]
+
+scenes:
+  base        copy, raw inserts, Semel over PostgreSQL, Semel embedded (default)
+  loaded      the same with 20 million claims in the week already
+  partitions  1, 2, 4 partitions
+  instances   1, 2 instances over 4 partitions
+  duplicates  0, 30, 90 % duplicates
+  sizes       values of 100 B, 512 B, 10 KiB
+  all         every one of them";
+
+fn main() {
+    let (mut rounds, mut messages, mut names) = (3, 400_000, Vec::new());
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, kafka, input, output, messages] = &given[..]
+        && flag == "--copy"
+    {
+        return ceilings::copy_here(kafka, input, output, messages.parse().expect("a number"));
+    }
+    let mut arguments = given.into_iter();
+    while let Some(argument) = arguments.next() {
+        let mut number = || arguments.next().and_then(|text| text.parse::<u64>().ok());
+        match argument.as_str() {
+            "--rounds" => rounds = number().unwrap_or(rounds),
+            "--messages" => messages = number().unwrap_or(messages),
+            "--help" => return println!("{USAGE}"),
+            name => names.push(name.to_owned()),
+        }
+    }
+    if names.is_empty() {
+        names.push("base".to_owned());
+    }
+    let all = ["base", "loaded", "partitions", "instances", "duplicates", "sizes"];
+    if names == ["all"] {
+        names = all.map(str::to_owned).to_vec();
+    }
+    for name in names {
+        if !all.contains(&name.as_str()) {
+            eprintln!("no scene {name}\n\n{USAGE}");
+            std::process::exit(64);
+        }
+        for scene in Scene::named(&name, messages) {
+            let mut table = Table::new(&scene);
+            for _ in 0..rounds {
+                scene.run(&mut table);
+            }
+            println!("{table}");
+        }
+    }
+}
