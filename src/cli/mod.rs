@@ -13,7 +13,9 @@ mod completions;
 mod config;
 mod flags;
 mod migrate;
+mod pipe;
 mod run;
+mod signals;
 mod validate;
 
 /// Bad usage or a bad configuration, as `sysexits.h` has it.
@@ -25,8 +27,14 @@ struct Subcommand {
     run: fn(&ArgMatches) -> anyhow::Result<ExitCode>,
 }
 
-const SUBCOMMANDS: &[Subcommand] =
-    &[run::SUBCOMMAND, migrate::SUBCOMMAND, validate::SUBCOMMAND, config::SUBCOMMAND, completions::SUBCOMMAND];
+const SUBCOMMANDS: &[Subcommand] = &[
+    run::SUBCOMMAND,
+    pipe::SUBCOMMAND,
+    migrate::SUBCOMMAND,
+    validate::SUBCOMMAND,
+    config::SUBCOMMAND,
+    completions::SUBCOMMAND,
+];
 
 fn command() -> Command {
     Command::new("semel")

@@ -11,7 +11,7 @@ pub const SIZE: Setting = Setting::new(
     Default::Value("10000"),
     "Most messages that are claimed and forwarded together.",
 )
-.in_pipe();
+.in_pipe_as("50000");
 
 pub const BYTES: Setting = Setting::new(
     "SEMEL_WINDOW_BYTES",
@@ -19,7 +19,7 @@ pub const BYTES: Setting = Setting::new(
     Default::Value("8MiB"),
     "Most bytes of messages in a window; a single message may be larger.",
 )
-.in_pipe();
+.in_pipe_as("16MiB");
 
 pub const LINGER: Setting = Setting::new(
     "SEMEL_LINGER",

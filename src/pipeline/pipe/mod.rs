@@ -1,0 +1,396 @@
+//! Lines from a file or a stream to a file or a stream, each event once, on one machine.
+//!
+//! **File to file: exactly once**, across kills at any moment. The claims of a window, the output's length and the
+//! input's position are one batch of the embedded store, written after the output was synced ([`settle`]). A start
+//! cuts the output back to the recorded length and reads on from the recorded position ([`job`], [`files`]); what is
+//! not as it was recorded is refused, never overwritten.
+//!
+//! **From or to a stream: never lost**, as long as the sender repeats what was not answered for: a crash may repeat the
+//! last window, since a stream has no length that could be cut back, and no position to go on from.
+//!
+//! Two threads: one reads, splits and keys ([`reader`]), the other judges, writes and commits. The store's folder and
+//! the output are locked, so there is no second writer.
+//!
+//! Not handled: an input whose bytes are changed behind the position that was reached while it is read, and a file that
+//! was changed more than 4 KiB before the recorded place without changing its length.
+
+use std::io::{self, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use self::files::{Before, Identity, KeptFile, NotOurs};
+use self::input::Input;
+use self::job::{Asked, From, InputMark, Job, resolved};
+use self::keyer::{Cause, Keyer};
+use self::output::Stream;
+use self::reader::{Limits, Reader, Then, Window};
+use self::rejects::Rejects;
+use self::report::{Counts, Summary};
+use self::settle::{Scratch, SettleError, Settler};
+use crate::clock::SharedClock;
+use crate::config::pipe::PipeConfig;
+use crate::store::StoreError;
+use crate::store::embedded::{EmbeddedStore, OpenError};
+
+pub mod files;
+pub mod input;
+pub mod job;
+pub mod keyer;
+pub mod lines;
+pub mod output;
+pub mod reader;
+pub mod rejects;
+pub mod report;
+pub mod settle;
+
+#[cfg(test)]
+mod crash_tests;
+
+/// Where rejected lines go beside a stream.
+const REJECTS_BESIDE_STREAM: &str = "semel-rejected.ndjson";
+
+#[derive(Debug, thiserror::Error)]
+pub enum PipeError {
+    #[error("cannot read {name}")]
+    Input { name: String, source: io::Error },
+    #[error("{} and {} are the same file", a.display(), b.display())]
+    SameFile { a: PathBuf, b: PathBuf },
+    #[error("{} lies in the claim store's own folder", path.display())]
+    InStore { path: PathBuf },
+    #[error(transparent)]
+    File(#[from] NotOurs),
+    #[error(transparent)]
+    Job(#[from] job::Refused),
+    #[error(
+        "the scope `{scope}` was used with `{recorded}`, now it is `{given}`: its claims would mean something else; \
+         name another scope, or accept the change with --accept-recipe {digest}"
+    )]
+    OtherRecipe { scope: String, recorded: String, given: String, digest: String },
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Settle(#[from] SettleError),
+    #[error("stopped before line {line} of {input} (byte {position}), as asked")]
+    Stopped { input: String, line: u64, position: u64, source: Cause },
+}
+
+impl PipeError {
+    /// Whether another command, and nothing else, would help.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            PipeError::SameFile { .. } | PipeError::InStore { .. } | PipeError::OtherRecipe { .. } => true,
+            PipeError::File(file) => !matches!(file, NotOurs::Io { .. }),
+            PipeError::Job(_) => true,
+            PipeError::Input { .. }
+            | PipeError::Open(_)
+            | PipeError::Store(_)
+            | PipeError::Settle(_)
+            | PipeError::Stopped { .. } => false,
+        }
+    }
+}
+
+/// What is asked for.
+pub struct Order<'a> {
+    pub config: &'a PipeConfig,
+    /// None: the standard input.
+    pub input: Option<&'a Path>,
+    /// None: the standard output.
+    pub output: Option<&'a Path>,
+    pub clock: SharedClock,
+    /// The wish to end.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// How far a run has come, told after each window.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// In the input, in bytes.
+    pub position: u64,
+    /// Of the input, where it is known.
+    pub length: Option<u64>,
+    pub counts: Counts,
+}
+
+/// Reads the input to its end, or until it is asked to stop. Blocks.
+pub fn run(order: &Order<'_>, tell: &mut dyn FnMut(Progress)) -> Result<Summary, PipeError> {
+    let name = order.input.map_or("standard input".into(), |path| path.display().to_string());
+    let input = Input::open(order.input).map_err(|source| PipeError::Input { name, source })?;
+    let target = Target::find(order.output, order.config.dead_letter.as_deref(), &order.config.folder)?;
+    target.check(order, &input)?;
+    let store = EmbeddedStore::open(&order.config.folder)?;
+    let recipe = Recipe::of(order.config);
+    recipe.check(&store)?;
+    match target.output {
+        Some(path) => to_file(order, input, &store, &recipe, path, target.rejects),
+        None => to_stream(order, input, &store, &recipe, target.stream, target.rejects),
+    }?
+    .run(order, tell)
+}
+
+/// Everything ready for the first window.
+struct Ready<'a> {
+    input: Input,
+    settler: Settler<'a>,
+    went_on: bool,
+    output_name: String,
+}
+
+/// Where lines go, before anything is opened for writing.
+struct Target {
+    /// A regular file, or one that is to be made.
+    output: Option<PathBuf>,
+    /// Another path that can be written to.
+    stream: Option<PathBuf>,
+    rejects: PathBuf,
+}
+
+impl Target {
+    fn find(output: Option<&Path>, rejects: Option<&Path>, store: &Path) -> Result<Target, PipeError> {
+        let io = |path: &Path, source| PipeError::File(NotOurs::Io { path: path.into(), source });
+        let is_stream = output.is_none_or(|path| std::fs::metadata(path).is_ok_and(|found| !found.is_file()));
+        let file = output.filter(|_| !is_stream);
+        let file = file.map(|path| resolved(path).map_err(|source| io(path, source))).transpose()?;
+        let rejects = match (rejects, &file) {
+            (Some(path), _) => path.to_owned(),
+            (None, Some(output)) => {
+                let mut name = output.clone().into_os_string();
+                name.push(".rejected");
+                name.into()
+            }
+            (None, None) => PathBuf::from(REJECTS_BESIDE_STREAM),
+        };
+        let rejects = resolved(&rejects).map_err(|source| io(&rejects, source))?;
+        if let Ok(store) = store.canonicalize()
+            && let Some(path) = file.iter().chain([&rejects]).find(|path| path.starts_with(&store))
+        {
+            return Err(PipeError::InStore { path: path.clone() });
+        }
+        Ok(Target { output: file, stream: output.filter(|_| is_stream).map(Path::to_owned), rejects })
+    }
+
+    /// Refuses one file in two parts.
+    fn check(&self, order: &Order<'_>, input: &Input) -> Result<(), PipeError> {
+        let same = |a: &Path, b: &Path| PipeError::SameFile { a: a.into(), b: b.into() };
+        let of_path = |path: &PathBuf| std::fs::metadata(path).ok().and_then(|found| regular(&found));
+        let output = match &self.output {
+            Some(path) => of_path(path),
+            None => Stream::standard_output().and_then(|out| out.file().metadata()).ok().and_then(|out| regular(&out)),
+        };
+        let rejects = of_path(&self.rejects);
+        let read = input.file.metadata().ok().and_then(|found| regular(&found));
+        let input_path = order.input.unwrap_or(Path::new("standard input"));
+        let output_path = self.output.as_deref().unwrap_or(Path::new("standard output"));
+        if read.is_some() && read == output {
+            return Err(same(input_path, output_path));
+        }
+        if read.is_some() && read == rejects {
+            return Err(same(input_path, &self.rejects));
+        }
+        if self.output.as_ref() == Some(&self.rejects) || (output.is_some() && output == rejects) {
+            return Err(same(output_path, &self.rejects));
+        }
+        Ok(())
+    }
+}
+
+fn regular(found: &std::fs::Metadata) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    found.is_file().then(|| Identity { device: found.dev(), inode: found.ino() })
+}
+
+/// How keys are made, which must not change under a scope's claims.
+struct Recipe<'a> {
+    config: &'a PipeConfig,
+    text: String,
+    digest: String,
+}
+
+impl<'a> Recipe<'a> {
+    fn of(config: &'a PipeConfig) -> Recipe<'a> {
+        let extraction = &config.keys.extraction;
+        let text = format!("{} with time {}", extraction.recipe(), extraction.time());
+        Recipe { config, text, digest: extraction.digest() }
+    }
+
+    fn name(&self) -> Vec<u8> {
+        [b"recipe\0", self.config.scope.as_str().as_bytes()].concat()
+    }
+
+    fn record(&self) -> Vec<u8> {
+        format!("{} {}", self.digest, self.text).into_bytes()
+    }
+
+    fn check(&self, store: &EmbeddedStore) -> Result<(), PipeError> {
+        let Some(recorded) = store.note(&self.name())? else { return Ok(()) };
+        if recorded == self.record() || self.config.keys.accept_change {
+            return Ok(());
+        }
+        let recorded = String::from_utf8_lossy(&recorded).into_owned();
+        Err(PipeError::OtherRecipe {
+            scope: self.config.scope.to_string(),
+            recorded: recorded.split_once(' ').map_or(recorded.as_str(), |(_, text)| text).into(),
+            given: self.text.clone(),
+            digest: self.digest.clone(),
+        })
+    }
+}
+
+fn to_file<'a>(
+    order: &Order<'a>,
+    mut input: Input,
+    store: &'a EmbeddedStore,
+    recipe: &Recipe<'_>,
+    path: PathBuf,
+    rejects: PathBuf,
+) -> Result<Ready<'a>, PipeError> {
+    let unread = |source| PipeError::Input { name: input.mark.name().into(), source };
+    let asked = Asked {
+        input: &input.mark,
+        input_file: input.is_file().then_some(&input.file),
+        scope: order.config.scope.as_str(),
+        recipe: &recipe.text,
+        recipe_digest: &recipe.digest,
+        accept_recipe: order.config.keys.accept_change,
+    };
+    let name = Job::name(&path);
+    let recorded = store.note(&name)?.map(|record| Job::read(&path, &record)).transpose()?;
+    let (from, finished, mark, rejects_mark) = match &recorded {
+        Some(job) => (job.goes_on(&asked)?, job.finished, Some(&job.output), job.rejects.as_ref()),
+        None => (From::Beginning, true, None, None),
+    };
+    let file = mark.map(|mark| KeptFile::reopen(&path, mark, finished)).transpose()?.flatten();
+    let rejects = Rejects::kept(rejects, rejects_mark, finished)?;
+    let file = file.map_or_else(|| KeptFile::make(&path), Ok)?;
+    if file.cut > 0 {
+        tracing::info!(output = %path.display(), bytes = file.cut, "cut off what was not committed");
+    }
+    let mut job = match (from, recorded) {
+        (From::Recorded, Some(job)) => job.meaning(&asked),
+        _ => Job::new(&asked, file.mark()),
+    };
+    job.rejects = rejects.mark();
+    let before = match job.place.position {
+        0 => Before::default(),
+        position => Before::read(&input.file, position).map_err(unread)?,
+    };
+    let mut draft = store.draft(order.clock.now())?;
+    draft.note(&name, &job.write());
+    draft.note(&recipe.name(), &recipe.record());
+    draft.commit()?;
+    let position = job.place.position;
+    if input.is_file() {
+        input
+            .file
+            .seek(SeekFrom::Start(position))
+            .map_err(|source| PipeError::Input { name: input.mark.name().into(), source })?;
+    }
+    let settler = Settler {
+        store,
+        clock: order.clock.clone(),
+        scope: order.config.scope.clone(),
+        input: topic(&input.mark),
+        output: Box::new(file),
+        output_path: path.clone(),
+        rejects,
+        job: Some((name, job)),
+        before,
+        scratch: Scratch::default(),
+    };
+    Ok(Ready { input, settler, went_on: position > 0, output_name: path.display().to_string() })
+}
+
+fn to_stream<'a>(
+    order: &Order<'a>,
+    input: Input,
+    store: &'a EmbeddedStore,
+    recipe: &Recipe<'_>,
+    path: Option<PathBuf>,
+    rejects: PathBuf,
+) -> Result<Ready<'a>, PipeError> {
+    let name = path.as_ref().map_or("standard output".into(), |path| path.display().to_string());
+    let opened = path.as_deref().map_or_else(Stream::standard_output, Stream::open);
+    let stream = opened.map_err(|source| NotOurs::Io { path: PathBuf::from(&name), source })?;
+    let mut draft = store.draft(order.clock.now())?;
+    draft.note(&recipe.name(), &recipe.record());
+    draft.commit()?;
+    let settler = Settler {
+        store,
+        clock: order.clock.clone(),
+        scope: order.config.scope.clone(),
+        input: topic(&input.mark),
+        output: Box::new(stream),
+        output_path: PathBuf::from(&name),
+        rejects: Rejects::appended(rejects),
+        job: None,
+        before: Before::default(),
+        scratch: Scratch::default(),
+    };
+    Ok(Ready { input, settler, went_on: false, output_name: name })
+}
+
+/// What `semel why` names as a claim's origin.
+fn topic(input: &InputMark) -> Arc<str> {
+    input.name().into()
+}
+
+impl Ready<'_> {
+    fn run(self, order: &Order<'_>, tell: &mut dyn FnMut(Progress)) -> Result<Summary, PipeError> {
+        let Ready { input, mut settler, went_on, output_name } = self;
+        let begin = Instant::now();
+        let (name, length) = (input.mark.name().to_owned(), input.length);
+        let job = settler.job.as_ref().map(|(_, job)| job);
+        let (place, too_long) = job.map_or((lines::Place::START, None), |job| (job.place, job.too_long));
+        let limits = Limits { lines_max: order.config.messages_max, bytes_max: order.config.bytes_max };
+        let keyer = Keyer::new(order.config, order.clock.clone());
+        let (mut counts, mut bytes) = (Counts::default(), 0);
+        // A reader that waits for a quiet stream must hear of an error on this side.
+        let over = AtomicBool::new(false);
+        let stop = || over.load(Ordering::Relaxed) || (order.stop)();
+        let mut settle_all = |arriving: Receiver<io::Result<Window>>, giving_back: Sender<Vec<u8>>| {
+            for window in arriving {
+                let window = window.map_err(|source| PipeError::Input { name: name.clone(), source })?;
+                counts.add(&settler.settle(&window)?);
+                bytes += window.length() as u64;
+                tell(Progress { position: window.ends.position, length, counts });
+                let Window { bytes: buffer, ends, then, .. } = window;
+                match then {
+                    Then::More => drop(giving_back.try_send(buffer)),
+                    Then::End => return Ok(false),
+                    Then::Interrupted => return Ok(true),
+                    Then::Stop(source) => {
+                        let (line, position) = (ends.line, ends.position);
+                        return Err(PipeError::Stopped { input: name.clone(), line, position, source });
+                    }
+                }
+            }
+            Ok(true)
+        };
+        let interrupted = std::thread::scope(|scope| {
+            let (windows, arriving) = bounded(1);
+            let (giving_back, used) = bounded(2);
+            let reader = Reader::new(input, place, too_long, &keyer, limits, &stop);
+            scope.spawn(move || reader.run(&windows, &used));
+            let ended = settle_all(arriving, giving_back);
+            over.store(true, Ordering::Relaxed);
+            ended
+        })?;
+        let in_all = settler.job.as_ref().filter(|_| went_on).map(|(_, job)| job.counts);
+        Ok(Summary {
+            input: name,
+            output: output_name,
+            rejects: settler.rejects.path().display().to_string(),
+            counts,
+            bytes,
+            took: begin.elapsed(),
+            in_all,
+            interrupted,
+        })
+    }
+}
