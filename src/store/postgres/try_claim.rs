@@ -77,7 +77,7 @@ impl PostgresStore {
         let made = match self.pool.run(&self.limits, include_str!("sql/try_claim.sql"), &params).await? {
             Ended::Committed(made) => made,
             Ended::RolledBack(error) if is_missing_partition(&error) => {
-                return Err(self.missing_week(rows_asked().map(|row| row.week)).await);
+                return Err(self.missing_week(rows.iter().map(|row| row.week)).await);
             }
             Ended::RolledBack(error) => return Err(rolled_back(error)),
         };

@@ -1,5 +1,6 @@
 //! PostgreSQL's frames, gathered to round trips: what the client sends up to a Sync (or one simple query), and what the
-//! server answers up to ReadyForQuery. An autocommit statement is committed between the two.
+//! server answers up to ReadyForQuery. An autocommit statement is committed between the two; one in a transaction is
+//! committed by the round trip of its COMMIT, and that is the one to be acted on.
 //!
 //! A round trip that is watched is kept back on its way: its requests until the Sync, its answers until ReadyForQuery.
 
@@ -31,6 +32,9 @@ struct Client {
     texts: HashMap<Vec<u8>, String>,
     gathered: Vec<u8>,
     bound: Vec<String>,
+    in_transaction: bool,
+    /// A watch whose statement was seen in an open transaction: its moment is the COMMIT's.
+    due: Option<Armed>,
 }
 
 pub fn serve(up: (TcpStream, TcpStream), down: (TcpStream, TcpStream), shared: &Arc<Shared>) {
@@ -110,6 +114,18 @@ impl Client {
         if moment == Some(Moment::Before) {
             out.fire(armed.take())?;
         }
+        for text in &bound {
+            match text.split([' ', ';']).next() {
+                Some("BEGIN" | "START") => self.in_transaction = true,
+                Some("COMMIT" | "ROLLBACK") => self.in_transaction = false,
+                _ => {}
+            }
+        }
+        armed = self.due.take().or(armed);
+        if self.in_transaction {
+            self.due = armed.take();
+        }
+        let moment = armed.as_ref().map(|armed| armed.moment);
         let during = if moment == Some(Moment::During) { armed.take() } else { None };
         dialogue.lock().expect("no panic while locked").trips.push_back(armed);
         out.write(&frames);
