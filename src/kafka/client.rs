@@ -33,12 +33,19 @@ impl ClusterOptions {
             config.set(name, value);
         }
         config.set("bootstrap.servers", &self.brokers);
+        // A topic that is missing is refused, never made on the way: producers and admin clients would by default.
+        config.set("allow.auto.create.topics", "false");
         config.set_log_level(RDKafkaLogLevel::Info);
         config
     }
 
     pub fn context(&self, role: &'static str) -> Context {
-        Context { role, oauth_token_file: self.oauth_token_file.clone(), failed: Mutex::default() }
+        Context {
+            role,
+            oauth_token_file: self.oauth_token_file.clone(),
+            failed: Mutex::default(),
+            reported: Mutex::default(),
+        }
     }
 }
 
@@ -48,12 +55,19 @@ pub struct Context {
     oauth_token_file: Option<PathBuf>,
     /// Deliveries that failed, as (the sender's own number of the record, what the broker or the client said).
     failed: Mutex<Vec<(usize, rdkafka::types::RDKafkaErrorCode)>>,
+    /// What the client last reported on its own.
+    reported: Mutex<Option<String>>,
 }
 
 impl Context {
     /// Takes the failed deliveries that were reported since the last call.
     pub fn take_failed(&self) -> Vec<(usize, rdkafka::types::RDKafkaErrorCode)> {
         std::mem::take(&mut *self.failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    /// Why a client that gets no answer gets none, as far as it knows.
+    pub fn last_error(&self) -> Option<String> {
+        self.reported.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 }
 
@@ -79,6 +93,7 @@ impl ClientContext for Context {
         let client = self.role;
         metrics::counter!("semel_broker_errors_total", "client" => client).increment(1);
         tracing::warn!(client, %error, reason, "kafka client reports an error");
+        *self.reported.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(reason.to_owned());
     }
 
     fn generate_oauth_token(&self, _config: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod client;
+pub mod groups;
 pub mod native;
 pub mod transaction;
 

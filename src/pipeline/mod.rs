@@ -1,5 +1,6 @@
 //! The only place that sees source, store and sink together.
 
+pub mod operator;
 pub mod pipe;
 pub mod preflight;
 pub mod retention;

@@ -115,8 +115,6 @@ pub fn sharing(config: &Config, cluster: &str, topics: &[TopicId], streams: &[St
 }
 
 fn other_group(stream: &StreamId, cluster: &str, group: &str, topics: &[TopicId]) -> Option<String> {
-    let rest = stream.as_str().strip_prefix("kafka:")?.strip_prefix(cluster)?.strip_prefix('/')?;
-    let (front, _partition) = rest.rsplit_once('/')?;
-    let (other, topic) = front.rsplit_once('/')?;
-    (other != group && topics.iter().any(|known| *known.0 == *topic)).then(|| other.to_owned())
+    let other = stream.as_kafka().filter(|other| other.cluster == cluster && other.group != group)?;
+    topics.iter().any(|known| *known.0 == *other.topic).then(|| other.group.to_owned())
 }

@@ -32,9 +32,28 @@ impl StreamId {
         StreamId(stored.into())
     }
 
+    /// What [`StreamId::kafka`] put together; None for a stream of another kind of source. A group's name may hold
+    /// slashes, ids do not.
+    pub fn as_kafka(&self) -> Option<KafkaStream<'_>> {
+        let (cluster, rest) = self.0.strip_prefix("kafka:")?.split_once('/')?;
+        let (rest, partition) = rest.rsplit_once('/')?;
+        let (group, topic) = rest.rsplit_once('/')?;
+        Some(KafkaStream { cluster, group, topic, partition: partition.parse().ok()? })
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// A partition of a topic, by its id, as read by one group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KafkaStream<'a> {
+    pub cluster: &'a str,
+    pub group: &'a str,
+    /// A [`TopicId`].
+    pub topic: &'a str,
+    pub partition: i32,
 }
 
 /// Kafka's topic id: 128 bits in unpadded URL-safe base64, as the broker and its tools print it.
@@ -134,5 +153,28 @@ shown_as_text!(StreamId, TopicId, StoreId);
 impl fmt::Display for LaneId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_taken_apart() {
+        let cases = [
+            (StreamId::kafka("c", "g", &TopicId("t".into()), 3), Some(("c", "g", "t", 3)), "as it was made"),
+            (
+                StreamId::kafka("c", "a/b/c", &TopicId("t".into()), 0),
+                Some(("c", "a/b/c", "t", 0)),
+                "slashes in a group",
+            ),
+            (StreamId::from_stored("slot:orders/1"), None, "another kind of stream"),
+            (StreamId::from_stored("kafka:c/g/t"), None, "a part is missing"),
+        ];
+        for (stream, right, why) in cases {
+            let found = stream.as_kafka().map(|found| (found.cluster, found.group, found.topic, found.partition));
+            assert_eq!(found, right, "{why}");
+        }
     }
 }

@@ -17,11 +17,13 @@
 //! | [`verdict`] | what to do with a message whose id was claimed by a given position |
 //! | [`window`] | which messages of a window ask for a claim, and the verdict of each |
 //! | [`start`] | where to read on after an assignment, and whether that is a discontinuity |
+//! | [`recovery`] | where a halted partition goes on, by the operator's word |
 //! | [`backoff`] | how long to wait before the next try |
 
 pub mod backoff;
 pub mod event;
 pub mod lane;
+pub mod recovery;
 pub mod start;
 pub mod verdict;
 pub mod window;

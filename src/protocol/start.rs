@@ -166,7 +166,7 @@ fn without_settled(seen: &Seen) -> Start {
 
 /// Where a committed offset can still be read from, and why not at itself. Below the log: from its start. Beyond the
 /// log's end nothing can be told of what was there: from its start too, since claims keep that from doubling.
-fn bounded(committed: Position, seen: &Seen) -> (Position, Option<Why>) {
+pub(super) fn bounded(committed: Position, seen: &Seen) -> (Position, Option<Why>) {
     if committed < seen.log_start {
         (seen.log_start, Some(Why::Retention))
     } else if committed > seen.log_end {

@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 
 use super::{
-    Ask, Claim, ClaimStore, ClaimWindow, Free, Guard, LaneFor, OpenLane, Refused, StoreError, StreamState, Take, Taken,
-    TryClaim,
+    Ask, Claim, ClaimStore, ClaimWindow, Free, Guard, LaneFor, OpenLane, Refused, Room, StoreError, StreamState, Take,
+    Taken, TryClaim,
 };
 use crate::protocol::event::{EventId, EventTime, Scope, Week};
 use crate::protocol::lane::{Holder, LaneId, Position, StoreId, StreamId, Token};
@@ -189,6 +189,24 @@ impl ClaimStore for MemoryStore {
         Ok(released)
     }
 
+    async fn close_lane(
+        &self,
+        stream: &StreamId,
+        guard: Guard,
+        cut: Position,
+        _now: EventTime,
+    ) -> Result<u64, StoreError> {
+        let mut inner = self.lock();
+        match inner.owned(stream, guard.token)?.open {
+            None => return Ok(0),
+            Some(open) if open != guard.lane => return Err(StoreError::NotOwner),
+            Some(_) => {}
+        }
+        let row = Stream { owner: guard.token, open: None, drained: None, opened_for: None };
+        inner.streams.insert(stream.clone(), row);
+        Ok(inner.delete_unsettled(false, guard.lane, cut))
+    }
+
     async fn record_drain(&self, stream: &StreamId, guard: Guard, settled: Position) -> Result<(), StoreError> {
         self.lock().guarded(stream, guard)?.drained = Some(settled);
         Ok(())
@@ -279,6 +297,15 @@ impl ClaimStore for MemoryStore {
 
     async fn weeks(&self) -> Result<Vec<Week>, StoreError> {
         Ok(self.lock().weeks.iter().copied().collect())
+    }
+
+    async fn rooms(&self) -> Result<Vec<Room>, StoreError> {
+        let inner = self.lock();
+        let room = |&week: &Week| {
+            let claims = inner.claims.keys().filter(|key| key.2 == week).count() as u64;
+            Room { first: week, last: week, claims_estimate: Some(claims), bytes: None }
+        };
+        Ok(inner.weeks.iter().map(room).collect())
     }
 
     async fn retire_weeks(&self, first_kept: Week) -> Result<Vec<Week>, StoreError> {

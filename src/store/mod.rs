@@ -145,6 +145,17 @@ pub struct StreamState {
     pub opened_for: Option<LaneFor>,
 }
 
+/// The place of one week's claims, or of several weeks' where an earlier guard put them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    pub first: Week,
+    pub last: Week,
+    /// By the store's own statistics, which may lag; None where it keeps none.
+    pub claims_estimate: Option<u64>,
+    /// On disk, indexes included.
+    pub bytes: Option<u64>,
+}
+
 /// Which claims to free.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Free {
@@ -180,6 +191,16 @@ pub trait ClaimStore: Send + Sync {
     /// same lane is a no-op that answers 0. One commit.
     async fn open_lane(&self, open: &OpenLane<'_>) -> Result<u64, StoreError>;
 
+    /// Closes the open lane of a stream, with none in its place, and releases its claims at or above `cut`: for a group
+    /// that is retired. Answers how many were released. Repeating it is a no-op that answers 0. One commit.
+    async fn close_lane(
+        &self,
+        stream: &StreamId,
+        guard: Guard,
+        cut: Position,
+        now: EventTime,
+    ) -> Result<u64, StoreError>;
+
     /// Records where a lane's owner left off, after its last window is known to have committed.
     async fn record_drain(&self, stream: &StreamId, guard: Guard, settled: Position) -> Result<(), StoreError>;
 
@@ -211,6 +232,9 @@ pub trait ClaimStore: Send + Sync {
 
     /// The weeks that have room, the undated one included, ascending.
     async fn weeks(&self) -> Result<Vec<Week>, StoreError>;
+
+    /// The weeks that have room, as [`ClaimStore::weeks`] answers them, with their sizes. Reads no claim.
+    async fn rooms(&self) -> Result<Vec<Room>, StoreError>;
 
     /// Retires the weeks before `first_kept`, the undated one excepted. Answers those it retired. At most one caller
     /// at a time does the work; another answers none.

@@ -85,23 +85,30 @@ pub fn committed(
         if code != RD_KAFKA_RESP_ERR_NO_ERROR {
             return Err(NativeError::of(code));
         }
-        elements(list.ptr())
-            .iter()
-            .map(|element| {
-                if element.err != RD_KAFKA_RESP_ERR_NO_ERROR {
-                    return Err(NativeError::of(element.err));
-                }
-                let metadata = if element.metadata.is_null() {
-                    String::new()
-                } else {
-                    let bytes = std::slice::from_raw_parts(element.metadata.cast::<u8>(), element.metadata_size);
-                    String::from_utf8_lossy(bytes).into_owned()
-                };
-                let offset = (element.offset >= 0).then_some(element.offset);
-                Ok(Committed { topic: text(element.topic), partition: element.partition, offset, metadata })
-            })
-            .collect()
+        committed_elements(list.ptr())
     }
+}
+
+/// # Safety
+/// `list` is a valid list that is not written meanwhile.
+pub(super) unsafe fn committed_elements(
+    list: *mut sys::rd_kafka_topic_partition_list_t,
+) -> Result<Vec<Committed>, NativeError> {
+    let read = |element: &sys::rd_kafka_topic_partition_t| {
+        if element.err != RD_KAFKA_RESP_ERR_NO_ERROR {
+            return Err(NativeError::of(element.err));
+        }
+        let metadata = if element.metadata.is_null() {
+            String::new()
+        } else {
+            // SAFETY: the metadata is as long as the element says, and lives as long as the list.
+            let bytes = unsafe { std::slice::from_raw_parts(element.metadata.cast::<u8>(), element.metadata_size) };
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        let offset = (element.offset >= 0).then_some(element.offset);
+        Ok(Committed { topic: text(element.topic), partition: element.partition, offset, metadata })
+    };
+    unsafe { elements(list) }.iter().map(read).collect()
 }
 
 /// Gives up `partitions` in whatever way the group's protocol asks.

@@ -8,12 +8,15 @@ use std::time::Duration;
 use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 use rdkafka_sys as sys;
 
+mod admin;
 mod group;
 mod produce;
 mod queue;
 mod record;
 mod topics;
 
+pub use admin::{Allowed, Group, Member, describe_group, group_offsets, topic_operations};
+use group::committed_elements;
 pub(super) use group::give_up;
 pub use group::{Committed, Membership, committed};
 pub use produce::{Outgoing, TopicHandle, produce};

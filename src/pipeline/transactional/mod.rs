@@ -52,6 +52,7 @@ pub mod wiring;
 
 use control::{Control, lock};
 use keyer::Keyer;
+pub use lanes::{draw_lane, draw_token};
 
 /// Everything that a worker is told.
 #[derive(Clone)]

@@ -112,11 +112,7 @@ impl Inner {
         changed.iter().for_each(|(stream, row)| self.put_stream(&mut batch, stream, row));
         let name = open.stream.as_str().as_bytes();
         self.put(&mut batch, LANE, &open.lane.0.to_be_bytes(), name.to_vec());
-        for lane in &closed {
-            for place in self.tails.get(lane).into_iter().flat_map(|tail| tail.all_places(*lane)) {
-                batch.remove(&self.tails_space, place);
-            }
-        }
+        closed.iter().for_each(|lane| self.remove_tail(&mut batch, *lane));
         batch.commit().map_err(Trouble::Write)?;
 
         self.streams.extend(changed);
@@ -124,6 +120,29 @@ impl Inner {
         closed.iter().for_each(|lane| drop(self.tails.remove(lane)));
         self.tails.insert(open.lane, Tail::default());
         Ok(released)
+    }
+
+    pub fn close_lane(&mut self, stream: &StreamId, guard: Guard, cut: Position) -> Result<u64, Trouble> {
+        let known = self.streams.get(stream).filter(|row| row.owner == guard.token).ok_or(Trouble::NotOwner)?;
+        match known.open {
+            None => return Ok(0),
+            Some(open) if open != guard.lane => return Err(Trouble::NotOwner),
+            Some(_) => {}
+        }
+        let (mut batch, released) = self.release(self.batch(), guard.lane, cut)?;
+        let row = Stream::owned_by(guard.token);
+        self.put_stream(&mut batch, stream, &row);
+        self.remove_tail(&mut batch, guard.lane);
+        batch.commit().map_err(Trouble::Write)?;
+        self.streams.insert(stream.clone(), row);
+        self.tails.remove(&guard.lane);
+        Ok(released)
+    }
+
+    fn remove_tail(&self, batch: &mut OwnedWriteBatch, lane: LaneId) {
+        for place in self.tails.get(&lane).into_iter().flat_map(|tail| tail.all_places(lane)) {
+            batch.remove(&self.tails_space, place);
+        }
     }
 
     pub fn set_drained(&mut self, stream: &StreamId, guard: Guard, drained: Option<Position>) -> Result<(), Trouble> {

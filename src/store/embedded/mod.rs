@@ -29,7 +29,8 @@ use self::code::Unreadable;
 pub use self::draft::Draft;
 use self::inner::Inner;
 use super::{
-    Claim, ClaimStore, ClaimWindow, Free, Guard, OpenLane, Refused, StoreError, StreamState, Take, Taken, TryClaim,
+    Claim, ClaimStore, ClaimWindow, Free, Guard, OpenLane, Refused, Room, StoreError, StreamState, Take, Taken,
+    TryClaim,
 };
 use crate::protocol::event::{EventId, EventTime, Scope, Week};
 use crate::protocol::lane::{LaneId, Position, StoreId, StreamId};
@@ -140,6 +141,16 @@ impl ClaimStore for EmbeddedStore {
         self.run(|inner| inner.open_lane(open))
     }
 
+    async fn close_lane(
+        &self,
+        stream: &StreamId,
+        guard: Guard,
+        cut: Position,
+        _now: EventTime,
+    ) -> Result<u64, StoreError> {
+        self.run(|inner| inner.close_lane(stream, guard, cut))
+    }
+
     async fn record_drain(&self, stream: &StreamId, guard: Guard, settled: Position) -> Result<(), StoreError> {
         self.run(|inner| inner.set_drained(stream, guard, Some(settled)))
     }
@@ -189,6 +200,10 @@ impl ClaimStore for EmbeddedStore {
 
     async fn weeks(&self) -> Result<Vec<Week>, StoreError> {
         self.run(|inner| Ok(inner.weeks.keys().copied().collect()))
+    }
+
+    async fn rooms(&self) -> Result<Vec<Room>, StoreError> {
+        self.run(|inner| Ok(inner.rooms()))
     }
 
     async fn retire_weeks(&self, first_kept: Week) -> Result<Vec<Week>, StoreError> {

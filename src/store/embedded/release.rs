@@ -12,7 +12,7 @@ use super::key;
 use super::tail;
 use crate::protocol::event::{EventId, Scope, Week};
 use crate::protocol::lane::{Holder, LaneId, Position};
-use crate::store::{Claim, Free, Refused};
+use crate::store::{Claim, Free, Refused, Room};
 
 /// Deletions per commit, where a scan finds more than the claims of a few windows.
 const DELETIONS_PER_BATCH: usize = 50_000;
@@ -153,6 +153,16 @@ impl Inner {
             }
         }
         Ok(claims)
+    }
+
+    pub fn rooms(&self) -> Vec<Room> {
+        let room = |(&week, space): (&Week, &Keyspace)| Room {
+            first: week,
+            last: week,
+            claims_estimate: Some(space.approximate_len() as u64),
+            bytes: Some(space.disk_space()),
+        };
+        self.weeks.iter().map(room).collect()
     }
 
     pub fn retire_weeks(&mut self, first_kept: Week) -> Result<Vec<(Week, Keyspace)>, Trouble> {

@@ -22,6 +22,7 @@ use super::PostgresStore;
 use super::error::unexpected;
 use super::params::{Param, Stamp};
 use super::pool::Lease;
+use crate::protocol::event::EventTime;
 use crate::protocol::lane::{Cut, LaneId, Position, StreamId, Token};
 use crate::protocol::start::Row;
 use crate::store::{Guard, LaneFor, OpenLane, StoreError, Take, Taken};
@@ -56,6 +57,24 @@ impl PostgresStore {
             Err(error) => {
                 lease.rollback().await;
                 Err(error)
+            }
+        }
+    }
+
+    pub(super) async fn close_open(
+        &self,
+        stream: &StreamId,
+        guard: Guard,
+        cut: Position,
+        now: EventTime,
+    ) -> Result<u64, StoreError> {
+        let mut lease = self.pool.lease().await?;
+        lease.begin(&self.scan_limits).await?;
+        match close_locked(&mut lease, stream, guard, cut, Stamp(now)).await {
+            Ok(Some(released)) => lease.commit().await.map(|()| released),
+            other => {
+                lease.rollback().await;
+                other.map(|_| 0)
             }
         }
     }
@@ -137,6 +156,32 @@ async fn open_locked(lease: &mut Lease, open: &OpenLane<'_>) -> Result<Option<u6
         )
         .await?;
     if opened.is_empty() { Err(StoreError::NotOwner) } else { Ok(Some(released)) }
+}
+
+/// As [`open_locked`], for a lane that none follows.
+async fn close_locked(
+    lease: &mut Lease,
+    stream: &StreamId,
+    guard: Guard,
+    cut: Position,
+    now: Stamp,
+) -> Result<Option<u64>, StoreError> {
+    let stream = stream.as_str();
+    let params: [Param<'_>; 2] = [(&stream, Type::TEXT), (&guard.lane.0, Type::INT8)];
+    let locked = lease.rows(include_str!("sql/lock_streams.sql"), &params).await?;
+    let mine = locked.iter().find(|row| row.get::<_, &str>(0) == stream).ok_or(StoreError::NotOwner)?;
+    match (mine.get::<_, i64>(1), mine.get::<_, Option<i64>>(2)) {
+        (owner, _) if owner != guard.token.0 => return Err(StoreError::NotOwner),
+        (_, None) => return Ok(None),
+        (_, Some(open)) if open != guard.lane.0 => return Err(StoreError::NotOwner),
+        _ => {}
+    }
+    let params: [Param<'_>; 2] = [(&guard.lane.0, Type::INT8), (&cut, Type::INT8)];
+    let released = count(&lease.rows(include_str!("sql/delete_unsettled.sql"), &params).await?)?;
+    close(lease, guard.lane.0, Some(cut), now).await?;
+    let params: [Param<'_>; 2] = [(&stream, Type::TEXT), (&guard.token.0, Type::INT8)];
+    lease.rows(include_str!("sql/leave_stream.sql"), &params).await?;
+    Ok(Some(released))
 }
 
 async fn close(lease: &mut Lease, lane: i64, cut: Option<Position>, now: Stamp) -> Result<(), StoreError> {

@@ -7,7 +7,7 @@
 //! | `claim`, `try_claim` | the insert, and who holds what conflicted |
 //! | `lanes` | owner tokens, opening and closing lanes |
 //! | `partitions` | weeks made ahead and retired |
-//! | `inspect` | what operators ask |
+//! | `inspect`, [`health`] | what operators ask of the claims, and of the server |
 //! | [`migrate`] | the schema and its version |
 //! | `error` | what an error of the database means for the call |
 //!
@@ -25,7 +25,8 @@ use async_trait::async_trait;
 use self::options::{PostgresOptions, connect_settings};
 use self::pool::{Limits, Pool};
 use super::{
-    Claim, ClaimStore, ClaimWindow, Free, Guard, OpenLane, Refused, StoreError, StreamState, Take, Taken, TryClaim,
+    Claim, ClaimStore, ClaimWindow, Free, Guard, OpenLane, Refused, Room, StoreError, StreamState, Take, Taken,
+    TryClaim,
 };
 use crate::protocol::event::{EventId, EventTime, Scope, Week};
 use crate::protocol::lane::{LaneId, Position, StoreId, StreamId};
@@ -33,6 +34,7 @@ use crate::protocol::verdict::Claimed;
 
 mod claim;
 mod error;
+pub mod health;
 mod inspect;
 mod lanes;
 pub mod migrate;
@@ -101,6 +103,16 @@ impl ClaimStore for PostgresStore {
         self.open(open).await
     }
 
+    async fn close_lane(
+        &self,
+        stream: &StreamId,
+        guard: Guard,
+        cut: Position,
+        now: EventTime,
+    ) -> Result<u64, StoreError> {
+        self.close_open(stream, guard, cut, now).await
+    }
+
     async fn record_drain(&self, stream: &StreamId, guard: Guard, settled: Position) -> Result<(), StoreError> {
         self.set_drained(stream, guard, Some(settled)).await
     }
@@ -139,6 +151,10 @@ impl ClaimStore for PostgresStore {
 
     async fn weeks(&self) -> Result<Vec<Week>, StoreError> {
         self.list_weeks().await
+    }
+
+    async fn rooms(&self) -> Result<Vec<Room>, StoreError> {
+        self.list_rooms().await
     }
 
     async fn retire_weeks(&self, first_kept: Week) -> Result<Vec<Week>, StoreError> {

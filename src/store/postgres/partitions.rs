@@ -28,7 +28,7 @@ use super::PostgresStore;
 use super::error::unexpected;
 use super::pool::{Lease, Limits};
 use crate::protocol::event::Week;
-use crate::store::StoreError;
+use crate::store::{Room, StoreError};
 
 /// Most weeks that one call makes room for: some twenty years.
 const WEEKS_MAX: i32 = 1_100;
@@ -71,6 +71,18 @@ impl PostgresStore {
         let mut weeks: Vec<Week> = self.partitions().await?.iter().flat_map(Partition::weeks).collect();
         weeks.sort_unstable();
         Ok(weeks)
+    }
+
+    pub(super) async fn list_rooms(&self) -> Result<Vec<Room>, StoreError> {
+        let rows = self.pool.rows(&self.limits, include_str!("sql/list_rooms.sql"), &[]).await?;
+        let room = |row: &Row| {
+            let mut weeks = Partition::read(row, 1).weeks();
+            let first = weeks.next()?;
+            let (claims, bytes): (i64, i64) = (row.get(3), row.get(4));
+            let (claims_estimate, bytes) = (Some(claims.unsigned_abs()), Some(bytes.unsigned_abs()));
+            Some(Room { first, last: weeks.last().unwrap_or(first), claims_estimate, bytes })
+        };
+        Ok(rows.iter().filter_map(room).collect())
     }
 
     pub(super) async fn make_weeks(&self, first: Week, last: Week) -> Result<(), StoreError> {

@@ -1,0 +1,56 @@
+//! The store, for a program that asks a few questions and ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use super::OperatorError;
+use crate::config::store;
+use crate::protocol::backoff::Backoff;
+use crate::store::{ClaimStore, Recovery, StoreError, open};
+
+/// Tries of a call whose failure passes by itself.
+const TRIES: u32 = 6;
+
+pub struct Claims {
+    runtime: Runtime,
+    pub store: Arc<dyn ClaimStore>,
+}
+
+impl Claims {
+    /// As `semel run` opens it, but an embedded store is never made.
+    pub fn open(config: &store::Store) -> Result<Claims, OperatorError> {
+        if let store::Store::Embedded { folder } = config
+            && !folder.exists()
+        {
+            return Err(OperatorError::NoStore { folder: folder.clone() });
+        }
+        let runtime = runtime()?;
+        let store = runtime.block_on(open::open(config))?;
+        Ok(Claims { runtime, store })
+    }
+
+    /// Makes a call, again where its failure may pass. Every call may be repeated after an unknown outcome.
+    pub fn ask<T, F>(&self, call: impl Fn(Arc<dyn ClaimStore>) -> F) -> Result<T, OperatorError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+        loop {
+            match self.runtime.block_on(call(Arc::clone(&self.store))) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => match error.recovery() {
+                    Recovery::Retry | Recovery::Retake if backoff.tries() < TRIES => {
+                        std::thread::sleep(backoff.next(128));
+                    }
+                    _ => return Err(error.into()),
+                },
+            }
+        }
+    }
+}
+
+pub(super) fn runtime() -> Result<Runtime, std::io::Error> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
