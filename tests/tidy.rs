@@ -96,12 +96,16 @@ impl File {
         self.path.ends_with("_tests.rs") || self.path.ends_with("/testing.rs")
     }
 
-    /// Lines of code outside of the tests at the end, with their numbers, without comments.
+    /// Lines of code outside of the tests' module, with their numbers, without comments.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
-        let lines = self.text.lines().enumerate().map(|(n, line)| (n + 1, line));
-        let of_tests = |line: &str| line.starts_with("mod tests {");
-        let lines = lines.take_while(move |(_, line)| !of_tests(line));
-        let lines = lines.map(|(n, line)| (n, line.split("//").next().unwrap_or_default()));
+        let mut in_tests = false;
+        let lines = self.text.lines().enumerate().filter(move |(_, line)| {
+            in_tests |= line.starts_with("mod tests {");
+            let inside = in_tests;
+            in_tests &= *line != "}";
+            !inside
+        });
+        let lines = lines.map(|(n, line)| (n + 1, line.split("//").next().unwrap_or_default()));
         lines.filter(|(_, line)| !self.is_test() && !line.trim().is_empty())
     }
 }

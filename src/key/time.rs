@@ -116,7 +116,7 @@ impl TimeRecipe {
             TimeRecipe::Json(_, format) => match document.get(json).map_err(TimeError::NotJson)? {
                 None | Some(Found::Null) => Err(TimeError::Missing),
                 Some(Found::Text(text)) => format.read(&text).map(Some),
-                Some(Found::Number(text)) if *format != Format::Rfc3339 => format.read(text).map(Some),
+                Some(Found::Number(text)) => format.read(text).map(Some),
                 Some(_) => Err(TimeError::NotATime(*format)),
             },
         }
