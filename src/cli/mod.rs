@@ -11,6 +11,7 @@ use crate::config::ConfigError;
 
 mod completions;
 mod config;
+mod demo;
 mod flags;
 mod migrate;
 mod pipe;
@@ -30,6 +31,7 @@ struct Subcommand {
 const SUBCOMMANDS: &[Subcommand] = &[
     run::SUBCOMMAND,
     pipe::SUBCOMMAND,
+    demo::SUBCOMMAND,
     migrate::SUBCOMMAND,
     validate::SUBCOMMAND,
     config::SUBCOMMAND,

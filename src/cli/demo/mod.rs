@@ -1,0 +1,163 @@
+//! `semel demo`: shows that the job comes out exact although it is killed on its way.
+//!
+//! Everything is real: the stream is a file, the job is `semel pipe` as a child process on the embedded store, a kill is
+//! a SIGKILL at a random moment, and the proof reads the two files and nothing else. A kill counts only if the child
+//! died of it. Nothing is left behind, after Ctrl-C neither.
+
+use std::fs::{DirBuilder, File};
+use std::io::{BufReader, BufWriter};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::{Arg, ArgMatches, Command, value_parser};
+
+use self::child::{Ended, Files};
+use self::proof::Finding;
+use self::stream::{Random, Sent};
+use super::{Subcommand, signals};
+use crate::pipeline::pipe::report::grouped;
+
+mod child;
+mod proof;
+mod stream;
+
+pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
+
+/// Longest time between a length that is seen and the kill: the time of one window, so that every step is hit.
+const PAUSE_MAX: Duration = Duration::from_millis(150);
+/// Kills fall within this part of the work, in thousandths, so that they find something to interrupt.
+const KILLS_WITHIN: (u64, u64) = (20, 850);
+
+fn declare() -> Command {
+    let number = |name: &'static str, help: &'static str| Arg::new(name).long(name).value_name("number").help(help);
+    Command::new("demo")
+        .about("Shows it: a stream with duplicates, a job that is killed on its way, and a proof of the result")
+        .arg(
+            number("messages", "Lines of the stream")
+                .value_parser(value_parser!(u64).range(1_000..=20_000_000))
+                .default_value("600000"),
+        )
+        .arg(number("kills", "Kills on the way").value_parser(value_parser!(u64).range(0..=1_000)).default_value("5"))
+        .arg(number("seed", "Repeats a stream and its kills").value_parser(value_parser!(u64)))
+}
+
+fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let number = |name: &str| matches.get_one::<u64>(name).copied();
+    let seed = match number("seed") {
+        Some(seed) => seed,
+        None => u64::from(getrandom::u32().context("the system has no randomness")?),
+    };
+    let (messages, kills) = (number("messages").unwrap_or(0), number("kills").unwrap_or(0));
+    signals::listen();
+    let folder = Folder::make()?;
+    let ended = show(&Files { folder: folder.0.clone() }, messages, kills, seed);
+    drop(folder);
+    match (ended?, signals::asked()) {
+        (None, signal) => Ok(ExitCode::from(signals::exit_code(signal.unwrap_or(libc::SIGINT)))),
+        (Some(true), _) => Ok(ExitCode::SUCCESS),
+        (Some(false), _) => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// A folder of its own that goes when this value goes.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> anyhow::Result<Folder> {
+        let name = format!("semel-demo-{}-{:08x}", std::process::id(), getrandom::u32()?);
+        let path = std::env::temp_dir().join(name);
+        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("semel: {} is left behind: {error}", self.0.display());
+        }
+    }
+}
+
+/// Whether the proof holds. None: interrupted.
+fn show(files: &Files, messages: u64, kills: u64, seed: u64) -> anyhow::Result<Option<bool>> {
+    let stopped = || signals::asked().is_some();
+    println!("Semel lets each event through once. This shows it, on this machine alone (seed {seed}).\n");
+
+    let file = File::create(files.sent()).context("cannot write the stream")?;
+    let sent = stream::write(&mut BufWriter::with_capacity(1 << 20, file), messages, seed, stopped)?;
+    if stopped() {
+        return Ok(None);
+    }
+    let repeated = sent.lines - sent.distinct;
+    println!("1. A stream of {} events in a file, {} MB.", grouped(sent.lines), sent.bytes / 1_000_000);
+    println!("   {} of them repeat an event that was sent before.\n", grouped(repeated));
+
+    println!("2. `semel pipe` forwards each event once, from file to file. It is killed on its way (SIGKILL)");
+    println!("   and started again, with nothing but its files to go on from:");
+    let Some((killed, took)) = work(files, &sent, kills, seed)? else { return Ok(None) };
+    let rate = sent.lines as f64 / took.as_secs_f64().max(1e-9);
+    let (seconds, rate) = (took.as_secs_f64(), grouped(rate as u64));
+    println!("     finished    after {seconds:.1} s, all starts included: {rate} events/s\n");
+
+    println!("3. The proof reads both files and knows nothing of Semel's own records:");
+    let open = |path| Ok::<_, std::io::Error>(BufReader::with_capacity(1 << 20, File::open(path)?));
+    let finding = proof::compare(open(files.sent())?, open(files.forwarded())?)?;
+    if stopped() {
+        return Ok(None);
+    }
+    Ok(Some(tell(&finding, killed, kills)))
+}
+
+/// Runs the job to its end. Answers how often it was killed, and how long it ran in all.
+fn work(files: &Files, sent: &Sent, kills: u64, seed: u64) -> anyhow::Result<Option<(u64, Duration)>> {
+    let mut random = Random(!seed);
+    let (first, last) = KILLS_WITHIN;
+    let mut moments: Vec<u64> = (0..kills).map(|_| first + random.below(last - first)).collect();
+    moments.sort_unstable();
+    let (mut killed, mut took) = (0, Duration::ZERO);
+    loop {
+        let pause = Duration::from_micros(random.below(PAUSE_MAX.as_micros() as u64));
+        let kill = moments.get(killed as usize).map(|moment| (sent.distinct_bytes * moment / 1000, pause));
+        let begin = Instant::now();
+        let ended = child::start(files, kill, || signals::asked().is_some()).context("cannot run the job")?;
+        took += begin.elapsed();
+        match ended {
+            Ended::Finished => return Ok(Some((killed, took))),
+            Ended::Interrupted => return Ok(None),
+            Ended::Killed(length) => {
+                killed += 1;
+                let percent = length * 100 / sent.distinct_bytes.max(1);
+                println!("     killed      with {percent:>2} % of the output written");
+            }
+            // Ctrl-C reaches the child too.
+            Ended::Failed(_) if signals::asked().is_some() => return Ok(None),
+            Ended::Failed(status) => bail!("the job failed ({status}):\n{}", child::last_words(&files.log())),
+        }
+    }
+}
+
+fn tell(finding: &Finding, killed: u64, kills: u64) -> bool {
+    let line = |name: &str, number: u64| println!("     {name:<13}{:>12}", grouped(number));
+    line("sent", finding.sent);
+    line("distinct", finding.distinct);
+    line("forwarded", finding.forwarded);
+    line("lost", finding.lost);
+    line("doubled", finding.doubled);
+    line("altered", finding.altered);
+    line("out of order", finding.out_of_order);
+    if finding.unknown > 0 {
+        line("unknown", finding.unknown);
+    }
+    if !finding.is_exact() {
+        println!("\nThe result is WRONG.");
+    } else if killed == 0 && kills > 0 {
+        println!("\nThe result is right, but the job was done before it could be killed: this proves little.");
+    } else {
+        println!("\nEvery event came through once, its first copy, in order, over {killed} kills.");
+    }
+    finding.is_exact() && (killed > 0 || kills == 0)
+}
