@@ -1,7 +1,28 @@
 //! Real services, the real binary. Run by `tests/run`, which starts the services.
+//!
+//! Every scenario ends with the checker's judgement over input, output, claims and offsets, and prints its seed. The
+//! short forms are the default; `SEMEL_TEST_FULL=1` asks for the long ones.
+
+use std::time::Duration;
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod anew;
+mod away;
+mod crash;
+mod cuts;
+mod end_to_end;
 mod harness;
+mod load;
+mod operator;
+mod rebalance;
 mod store;
+mod tampered;
+mod zombie;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn full() -> bool {
+    std::env::var("SEMEL_TEST_FULL").is_ok_and(|value| value == "1")
+}

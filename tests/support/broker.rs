@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
@@ -37,6 +37,24 @@ impl Broker {
         wait_until("the topic is gone", PATIENCE, || self.partitions(name) == 0);
     }
 
+    /// Deletes the records below these offsets, as retention does.
+    pub fn delete_records(&self, topic: &str, below: &[(i32, i64)]) {
+        let mut list = TopicPartitionList::new();
+        for &(partition, offset) in below {
+            list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("an offset");
+        }
+        let gone = block_on(self.admin().delete_records(&list, &options())).expect("the broker answers");
+        for element in gone.elements() {
+            assert!(element.error().is_ok(), "{topic}/{}: {:?}", element.partition(), element.error());
+        }
+    }
+
+    pub fn add_partitions(&self, topic: &str, count: i32) {
+        let more = NewPartitions::new(topic, count as usize);
+        let made = block_on(self.admin().create_partitions([&more], &options())).expect("the broker answers");
+        assert!(made.iter().all(Result::is_ok), "topic {topic}: {made:?}");
+    }
+
     /// Deletes a group with all its offsets, once it is empty.
     pub fn delete_group(&self, group: &str) {
         wait_until("the group is empty and deleted", PATIENCE, || self.try_delete_group(group));
@@ -62,9 +80,16 @@ impl Broker {
 
     /// First offset, and next offset for all readers (`stable`: for those of committed transactions).
     pub fn bounds(&self, topic: &str, partition: i32, stable: bool) -> (i64, i64) {
-        self.consumer("semel-tests", stable)
-            .fetch_watermarks(topic, partition, PATIENCE)
-            .unwrap_or_else(|error| panic!("{topic}/{partition}: {error}"))
+        let consumer = self.consumer("semel-tests", stable);
+        let begun = Instant::now();
+        loop {
+            match consumer.fetch_watermarks(topic, partition, PATIENCE) {
+                Ok(bounds) => return bounds,
+                // A broker that came back a moment ago does not lead its partitions yet.
+                Err(_) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(100)),
+                Err(error) => panic!("{topic}/{partition}: {error}"),
+            }
+        }
     }
 
     /// Offset and metadata of a group, for each partition of a topic. `stable`: pending transactions are waited for.

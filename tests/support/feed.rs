@@ -21,7 +21,31 @@ pub fn send(kafka: &str, topic: &str, messages: impl IntoIterator<Item = Message
     sent
 }
 
-/// The same without remembering; answers how many.
+/// Sends in transactions of `size` messages, every third of which is aborted. Answers what was committed.
+pub fn send_in_transactions(kafka: &str, topic: &str, messages: Vec<Message>, size: usize) -> Vec<Message> {
+    let producer: BaseProducer<Failures> = ClientConfig::new()
+        .set("bootstrap.servers", kafka)
+        .set("transactional.id", topic)
+        .create_with_context(Failures)
+        .expect("a producer");
+    let patience = Duration::from_secs(30);
+    producer.init_transactions(patience).expect("transactions");
+    let mut committed = Vec::new();
+    for (n, part) in messages.chunks(size).enumerate() {
+        producer.begin_transaction().expect("a transaction begins");
+        part.iter().for_each(|message| enqueue(&producer, topic, message));
+        producer.flush(patience).expect("the broker takes them");
+        if n % 3 == 1 {
+            producer.abort_transaction(patience).expect("an abort");
+        } else {
+            producer.commit_transaction(patience).expect("a commit");
+            committed.extend_from_slice(part);
+        }
+    }
+    committed
+}
+
+/// Sends all without remembering them; answers how many.
 pub fn stream_all(kafka: &str, topic: &str, messages: impl IntoIterator<Item = Message>) -> u64 {
     let progress = Progress::default();
     stream(kafka, topic, messages, None, &progress);

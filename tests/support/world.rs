@@ -37,6 +37,8 @@ pub struct World {
     /// Logs of the input topic from before it was made anew.
     pub earlier: Vec<Log>,
     generation: u32,
+    /// The latest event time of all its recipes, so that an event keeps its time in each of them.
+    newest: i64,
 }
 
 /// Claims of a partition that are not known to be done.
@@ -75,6 +77,7 @@ impl World {
             excused: Excused::default(),
             earlier: vec![],
             generation: 0,
+            newest: Recipe::new(0, 0, 1).newest,
             services,
             input,
             output,
@@ -139,7 +142,8 @@ impl World {
     /// The n-th recipe of this test: other events than those of the others.
     pub fn recipe(&self, n: u64, messages: u64) -> Recipe {
         let seed = self.seed.wrapping_mul(31).wrapping_add(n);
-        Recipe { first_copy: n * 100_000_000, ..Recipe::new(seed, messages, self.partitions) }
+        let recipe = Recipe::new(seed, messages, self.partitions);
+        Recipe { first_copy: n * 100_000_000, newest: self.newest, ..recipe }
     }
 
     pub fn send(&self, messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
@@ -229,12 +233,15 @@ impl World {
         stood.map(|(_, at)| at.claims).sum()
     }
 
+    /// Remembers the input as it lies in the topic, before something of it is deleted.
+    pub fn remember_input(&mut self) {
+        let logs = self.broker.read(&self.input).into_iter();
+        self.earlier.extend(logs.map(|log| Log { generation: self.generation, ..log }));
+    }
+
     /// Deletes the input topic and makes it anew; its logs are kept for the judgement.
     pub fn make_input_anew(&mut self, partitions: i32) {
-        for log in &mut self.broker.read(&self.input) {
-            log.generation = self.generation;
-            self.earlier.push(log.clone());
-        }
+        self.remember_input();
         self.generation += 1;
         self.broker.delete_topic(&self.input);
         self.broker.make_topic(&self.input, partitions, &[]);
@@ -247,9 +254,31 @@ impl World {
         self.excused.skipped.push(Skipped { topic, generation, partition, from, to, unsettled });
     }
 
-    pub fn evidence(&self, sent: Vec<Message>) -> Evidence {
+    /// Says that the log before this one was read up to this offset only.
+    pub fn lost_with_its_log(&mut self, partition: i32, from: i64) {
+        let (topic, generation) = (self.input.clone(), self.generation - 1);
+        self.excused.skipped.push(Skipped { topic, generation, partition, from, to: i64::MAX, unsettled: false });
+    }
+
+    /// The input of all generations, with what was deleted since it was remembered.
+    fn whole_input(&self) -> Vec<Log> {
         let mut input = self.earlier.clone();
-        input.extend(self.broker.read(&self.input).into_iter().map(|log| Log { generation: self.generation, ..log }));
+        for log in self.broker.read(&self.input) {
+            let same = |known: &&mut Log| known.generation == self.generation && known.partition == log.partition;
+            match input.iter_mut().find(same) {
+                None => input.push(Log { generation: self.generation, ..log }),
+                Some(known) => {
+                    let behind = known.records.last().map_or(-1, |record| record.offset);
+                    known.records.extend(log.records.into_iter().filter(|record| record.offset > behind));
+                    (known.end, known.stable_end) = (log.end, log.stable_end);
+                }
+            }
+        }
+        input
+    }
+
+    pub fn evidence(&self, sent: Vec<Message>) -> Evidence {
+        let input = self.whole_input();
         Evidence {
             partitioning: self.partitioning,
             sent,

@@ -1,0 +1,70 @@
+//! Connections that break: in the middle of what matters, all at once, and for a while.
+
+use std::time::Duration;
+
+use crate::load::{Endless, wait_busy};
+use crate::support::proxy::{Api, CLAIM, Moment, Proxy, Sight, Then};
+use crate::support::random::Random;
+use crate::support::world::World;
+use crate::{MINUTE, full};
+
+/// The claim is surely not made; may be made; was made, and its answer is lost.
+#[test]
+fn connections_to_postgres_are_cut_in_and_after_the_commit() {
+    let mut world = World::new("cut-claim", 3);
+    let proxy = Proxy::of_postgres(world.services.postgres_port());
+    world.through(None, Some(proxy.port()));
+    let mut random = Random::new(world.seed);
+    let mut feed = Endless::start(&world, 10_000, 1_000);
+    let daemon = world.daemon("a");
+    wait_busy(&daemon, &mut feed);
+    for round in 0..if full() { 20 } else { 4 } {
+        for moment in [Moment::Before, Moment::During, Moment::After] {
+            let seen = proxy.on(CLAIM, moment, 1 + random.among(0..3) as usize, || Then::Cut);
+            seen.wait(MINUTE, &format!("a claim ({moment:?}, round {round})"));
+            feed.keep_on();
+        }
+        proxy.cut();
+    }
+    proxy.refuse(true);
+    std::thread::sleep(Duration::from_secs(3));
+    proxy.refuse(false);
+    proxy.await_sight(CLAIM, MINUTE, "a claim after the store was out of reach");
+    proxy.stall(true);
+    std::thread::sleep(Duration::from_secs(8)); // Longer than the group's session and the transaction.
+    proxy.stall(false);
+    world.check(feed.finish(), 2 * MINUTE);
+    daemon.stop();
+}
+
+/// What is sent to Kafka is surely not done; may be done; was done, and the answer is lost.
+#[test]
+fn connections_to_kafka_are_cut_in_and_after_a_transaction() {
+    let mut world = World::new("cut-txn", 3);
+    let proxy = Proxy::of_kafka(world.services.kafka_port());
+    world.through(Some(proxy.port()), None);
+    let mut random = Random::new(world.seed);
+    let mut feed = Endless::start(&world, 10_000, 1_000);
+    let daemon = world.daemon("a");
+    wait_busy(&daemon, &mut feed);
+    let apis = [Api::Produce, Api::AddOffsetsToTxn, Api::TxnOffsetCommit, Api::EndTxn, Api::EndTxn];
+    for round in 0..if full() { 10 } else { 1 } {
+        for api in apis {
+            for moment in [Moment::Before, Moment::During, Moment::After] {
+                let seen = proxy.on(Sight::Kafka(api), moment, 1 + random.among(0..3) as usize, || Then::Cut);
+                seen.wait(MINUTE, &format!("{api:?} ({moment:?}, round {round})"));
+                feed.keep_on();
+            }
+        }
+        proxy.cut();
+    }
+    proxy.refuse(true);
+    std::thread::sleep(Duration::from_secs(3));
+    proxy.refuse(false);
+    proxy.await_sight(Sight::Kafka(Api::EndTxn), MINUTE, "a commit after the broker was out of reach");
+    proxy.stall(true);
+    std::thread::sleep(Duration::from_secs(8));
+    proxy.stall(false);
+    world.check(feed.finish(), 2 * MINUTE);
+    daemon.stop();
+}

@@ -1,0 +1,97 @@
+//! A daemon that was believed dead and goes on: halted, or with a request on its way that arrives when another has taken
+//! over.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use crate::load::{Endless, wait_busy};
+use crate::support::proxy::{Api, CLAIM, Moment, Proxy, Sight, Then};
+use crate::support::random::Random;
+use crate::support::world::World;
+use crate::{MINUTE, full};
+
+/// Past the session's and the transaction's time (3 s and 5 s here).
+const TOO_LONG: Duration = Duration::from_secs(9);
+
+#[test]
+fn a_halted_daemon_goes_on_after_another_took_over() {
+    let world = World::new("halted", 4);
+    let mut random = Random::new(world.seed);
+    let mut feed = Endless::start(&world, 10_000, 800);
+    let (first, second) = (world.daemon("a"), world.daemon("b"));
+    for round in 0..if full() { 10 } else { 2 } {
+        let (zombie, other) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
+        wait_busy(zombie, &mut feed);
+        wait_busy(other, &mut feed);
+        std::thread::sleep(Duration::from_millis(random.among(0..500)));
+        zombie.halt();
+        std::thread::sleep(TOO_LONG);
+        feed.keep_on();
+        zombie.go_on();
+        // It finds out that it was replaced, and works again.
+        let before = zombie.metric("im2be_dedup_claims_total", &[]);
+        crate::support::broker::wait_until("the zombie works again", MINUTE, || {
+            feed.keep_on();
+            zombie.metric("im2be_dedup_claims_total", &[]) > before
+        });
+    }
+    world.check(feed.finish(), 2 * MINUTE);
+    first.stop();
+    second.stop();
+}
+
+/// The daemon is halted with a request in the network; the request arrives after the takeover, then the daemon goes on.
+#[test]
+fn requests_of_a_halted_daemon_arrive_late() {
+    let sights = [
+        ("a claim", CLAIM),
+        ("records", Sight::Kafka(Api::Produce)),
+        ("offsets", Sight::Kafka(Api::TxnOffsetCommit)),
+        ("a commit", Sight::Kafka(Api::EndTxn)),
+    ];
+    let direct = World::new("late", 4);
+    let kafka = Proxy::of_kafka(direct.services.kafka_port());
+    let postgres = Proxy::of_postgres(direct.services.postgres_port());
+    let mut random = Random::new(direct.seed);
+    let mut feed = Endless::start(&direct, 10_000, 800);
+    let mut proxied = direct.settings.clone();
+    for (name, port, real) in [
+        ("SEMEL_SOURCE", kafka.port(), direct.services.kafka_port()),
+        ("SEMEL_SINK", kafka.port(), direct.services.kafka_port()),
+        ("SEMEL_STORE", postgres.port(), direct.services.postgres_port()),
+    ] {
+        let moved = proxied[name].replace(&format!(":{real}/"), &format!(":{port}/"));
+        proxied.insert(name.to_owned(), moved);
+    }
+    for _ in 0..if full() { 5 } else { 1 } {
+        for (what, sight) in sights {
+            let mut zombie = crate::support::daemon::Daemon::start(&direct.folder, "a", &proxied);
+            zombie.wait_ready();
+            wait_busy(&zombie, &mut feed);
+            let proxy = if matches!(sight, Sight::Sql(_)) { &postgres } else { &kafka };
+            let (let_go, held) = channel();
+            let handle = zombie.handle();
+            let (seen, was_seen) = channel();
+            let arrived = proxy.on(sight, Moment::Before, 1 + random.among(0..4) as usize, move || {
+                handle.signal(libc::SIGSTOP);
+                let _ = seen.send(());
+                let _ = held.recv_timeout(2 * MINUTE);
+                Then::Pass
+            });
+            was_seen.recv_timeout(MINUTE).unwrap_or_else(|_| panic!("{what}: not seen"));
+            let other = direct.daemon("b");
+            wait_busy(&other, &mut feed);
+            let _ = let_go.send(());
+            arrived.wait(MINUTE, what);
+            std::thread::sleep(Duration::from_millis(300));
+            zombie.go_on();
+            std::thread::sleep(Duration::from_secs(2));
+            feed.keep_on();
+            zombie.stop();
+            other.stop();
+        }
+    }
+    let daemon = direct.daemon("a");
+    direct.check(feed.finish(), 2 * MINUTE);
+    daemon.stop();
+}
