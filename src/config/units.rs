@@ -40,7 +40,7 @@ pub fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)]
         .iter()
-        .find(|(_, scale)| millis > 0 && millis % scale == 0)
+        .find(|(_, scale)| millis > 0 && millis.is_multiple_of(*scale))
         .map_or_else(|| format!("{millis}ms"), |(unit, scale)| format!("{}{unit}", millis / scale))
 }
 

@@ -117,7 +117,9 @@ impl Inner {
 
         self.streams.extend(changed);
         self.lanes.insert(open.lane, open.stream.clone());
-        closed.iter().for_each(|lane| drop(self.tails.remove(lane)));
+        for lane in &closed {
+            self.tails.remove(lane);
+        }
         self.tails.insert(open.lane, Tail::default());
         Ok(released)
     }
