@@ -103,8 +103,9 @@ impl PostgresStore {
     pub(super) async fn drop_weeks(&self, first_kept: Week) -> Result<Vec<Week>, StoreError> {
         let mut elected = self.pool.lease().await?;
         elected.begin(&self.limits).await?;
-        elected.batch("SET LOCAL idle_in_transaction_session_timeout = 0").await?;
         let answer = elected.rows(include_str!("sql/elect_retiring.sql"), &[]).await?;
+        // As a simple query it also closes the portal of the one before, whose snapshot `FINALIZE` would wait for.
+        elected.batch("SET LOCAL idle_in_transaction_session_timeout = 0").await?;
         let mut retired = Vec::new();
         if answer.first().is_some_and(|row| row.get(0)) {
             let done = self.drop_weeks_elected(first_kept, &mut retired).await;

@@ -1,0 +1,57 @@
+//! The plans that decide the speed, on partitions that were never analysed.
+
+use super::super::kit::{room, week};
+use super::{Own, run};
+use semel::store::ClaimStore;
+
+/// The losers' query looks up each key in the index of the asked weeks' partitions alone: empty, young or full, and
+/// however many other weeks there are.
+#[test]
+fn holders_are_looked_up() {
+    run(async || {
+        let own = Own::migrated().await;
+        room(&*own.store).await;
+        own.store.ensure_weeks(week().plus(2), week().plus(30)).await.expect("room");
+        let side = own.side().await;
+        side.batch_execute("ALTER TABLE processed_kafka_events_20251229 SET (autovacuum_enabled = off)")
+            .await
+            .expect("set");
+        // As statements without a name are planned: each time, for its values.
+        side.batch_execute("SET plan_cache_mode = force_custom_plan").await.expect("set");
+        let query = include_str!("../../../../src/store/postgres/sql/find_holders.sql");
+        side.batch_execute(&format!("PREPARE holders (text, text[], date[], date[]) AS {query}"))
+            .await
+            .expect("prepared");
+        for rows in [0, 10, 50_000] {
+            let fill = format!(
+                "INSERT INTO processed_kafka_events (consumer_scope_id, event_id, week_start, first_seen_at, lane, position)
+                 SELECT 'billing', 'event ' || n, '2025-12-29', now(), 1, n FROM generate_series(1, {rows}) AS n
+                 ON CONFLICT DO NOTHING"
+            );
+            side.batch_execute(&fill).await.expect("rows");
+            for keys in [1, 5_000] {
+                let ids = format!("string_to_array(rtrim(repeat('event 1,', {keys}), ','), ',')");
+                let ask = format!(
+                    "EXPLAIN EXECUTE holders ('billing', {ids}, array_fill(DATE '2025-12-29', ARRAY[{keys}]),
+                     ARRAY[DATE '2025-12-29'])"
+                );
+                let plan: Vec<String> =
+                    side.simple_query(&ask).await.expect("a plan").iter().filter_map(line).collect();
+                let plan = plan.join("\n");
+                assert!(
+                    plan.contains("Index Scan using processed_kafka_events_20251229_pkey"),
+                    "{rows} rows, {keys} keys:\n{plan}"
+                );
+                assert!(!plan.contains("Seq Scan"), "{rows} rows, {keys} keys:\n{plan}");
+                assert_eq!(plan.matches(" on processed_kafka_events").count(), 1, "{rows} rows, {keys} keys:\n{plan}");
+            }
+        }
+    });
+}
+
+fn line(message: &tokio_postgres::SimpleQueryMessage) -> Option<String> {
+    match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    }
+}
