@@ -37,7 +37,7 @@ impl Limits {
     pub fn new(lock: Duration, statement: Duration) -> Limits {
         let millis = |limit: Duration| limit.as_millis().clamp(1, i32::MAX as u128);
         let begin = format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {}",
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {}; SET LOCAL jit = off",
             millis(lock),
             millis(statement)
         );
