@@ -32,8 +32,10 @@ fn what_is_missing_is_told_at_once() {
     assert!(problems[3..].iter().all(|problem| problem.contains("it must be given")), "{problems:?}");
 }
 
-/// Each setting, another value than its default, and what else it needs.
-const CHANGED: &[(&str, &str, &[(&str, &str)])] = &[
+/// A setting, another value than its default, and what else it needs.
+type Changed = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const CHANGED: &[Changed] = &[
     ("SEMEL_SCOPE", "other", &[]),
     (
         "SEMEL_BROADCAST",

@@ -41,7 +41,8 @@ mod tests {
 
     #[test]
     fn lines_of_a_file() {
-        let cases: &[(&str, Option<(&str, &str)>, &str)] = &[
+        type Case = (&'static str, Option<(&'static str, &'static str)>, &'static str);
+        let cases: &[Case] = &[
             ("A=b", Some(("A", "b")), "a pair"),
             (" A = b c ", Some(("A", "b c")), "white space around"),
             ("A=b=c#d", Some(("A", "b=c#d")), "to the end of the line"),

@@ -65,7 +65,8 @@ fn security_that_would_not_be() {
     let sasl = ("SEMEL_KAFKA_SECURITY_PROTOCOL", "SASL_SSL");
     let scram = ("SEMEL_KAFKA_SASL_MECHANISM", "SCRAM-SHA-256");
     let oauth = ("SEMEL_KAFKA_SASL_MECHANISM", "OAUTHBEARER");
-    let cases: &[(&[(&str, &str)], &[&str])] = &[
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+    let cases: &[Case<'_>] = &[
         (
             &[("SEMEL_KAFKA_SSL_CA_LOCATION", "/ca")],
             &["SEMEL_KAFKA_SSL_CA_LOCATION: it has no effect while SEMEL_KAFKA_SECURITY_PROTOCOL is plaintext"],

@@ -26,7 +26,8 @@ fn with<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
 
 #[test]
 fn how_it_ends() {
-    let cases: &[(&[&str], &[(&str, &str)], i32, &str)] = &[
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], i32, &'a str);
+    let cases: &[Case<'_>] = &[
         (&["--version"], &[], 0, "asked for"),
         (&["--help"], &[], 0, "asked for"),
         (&["validate", "--help"], &[], 0, "asked for"),
