@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::config::kafka::{Place, Side};
 use crate::config::setting::{Default, Kind, Pipe, Setting};
-use crate::config::store::STORE;
+use crate::config::store::{STORE, Store};
 use crate::config::values::Given;
 use crate::config::{CONCERNS, Config, ConfigError, reader};
 use crate::store;
@@ -74,8 +74,12 @@ fn property(text: &str) -> Result<(String, String), &'static str> {
 
 /// The configuration of `semel run`, with what only the store can judge of it.
 pub fn config(matches: &ArgMatches) -> Result<Config, ConfigError> {
-    let config = Config::of(given(matches))?;
-    match store::open::check(&config.store) {
+    checked(Config::of(given(matches))?, |config| &config.store)
+}
+
+/// Refuses a configuration whose store the store itself refuses.
+pub fn checked<C>(config: C, store: impl Fn(&C) -> &Store) -> Result<C, ConfigError> {
+    match store::open::check(store(&config)) {
         Ok(()) => Ok(config),
         // The cause is the store's own words, which hold no secret.
         Err(error) => {

@@ -9,15 +9,22 @@ use clap::{ArgMatches, Command};
 
 use crate::config::ConfigError;
 
+mod check;
 mod completions;
 mod config;
 mod demo;
 mod flags;
 mod migrate;
+mod operator;
+mod partitions;
 mod pipe;
+mod recover;
+mod release;
 mod run;
 mod signals;
+mod table;
 mod validate;
+mod why;
 
 /// Bad usage or a bad configuration, as `sysexits.h` has it.
 pub const EXIT_USAGE: u8 = 64;
@@ -34,6 +41,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
     demo::SUBCOMMAND,
     migrate::SUBCOMMAND,
     validate::SUBCOMMAND,
+    check::SUBCOMMAND,
+    why::SUBCOMMAND,
+    release::SUBCOMMAND,
+    recover::SUBCOMMAND,
+    partitions::SUBCOMMAND,
     config::SUBCOMMAND,
     completions::SUBCOMMAND,
 ];

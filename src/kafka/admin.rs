@@ -22,6 +22,10 @@ pub struct TopicFacts {
     pub compaction: Option<Duration>,
     /// The broker overwrites timestamps with the time of appending.
     pub log_append_time: bool,
+    /// A replica that lacks committed records may become the leader.
+    pub unclean_election: bool,
+    /// Of the partition that has the fewest.
+    pub replicas_min: Option<usize>,
     /// Why the configuration could not be read.
     pub unread: Option<String>,
 }
@@ -44,12 +48,14 @@ pub async fn topic_facts(
     let admin: AdminClient<Context> = cluster.config().create_with_context(cluster.context("admin")).map_err(failed)?;
     let mut facts = BTreeMap::new();
     for name in names {
-        let partitions = partitions(admin.inner(), name, timeout).map_err(failed)?;
+        let replicas = replicas(admin.inner(), name, timeout).map_err(failed)?;
         let none_read = TopicFacts {
-            partitions,
+            partitions: replicas.as_ref().map(Vec::len),
             record_bytes_max: RECORD_BYTES_DEFAULT,
             compaction: None,
             log_append_time: false,
+            unclean_election: false,
+            replicas_min: replicas.and_then(|counts| counts.into_iter().min()),
             unread: None,
         };
         facts.insert((*name).to_owned(), none_read);
@@ -66,11 +72,30 @@ pub async fn topic_facts(
     Ok(facts)
 }
 
-/// None where there is no such topic. Blocks for one round trip at most.
-fn partitions(client: &Client<Context>, name: &str, timeout: Duration) -> Result<Option<usize>, KafkaError> {
+/// A broker's settings that were ever set or have a default. One round trip; needs DescribeConfigs on the cluster.
+pub async fn broker_settings(
+    cluster: &ClusterOptions,
+    broker: i32,
+    timeout: Duration,
+) -> Result<BTreeMap<String, String>, AdminError> {
+    let failed = |source| AdminError { brokers: cluster.brokers.clone(), source };
+    let admin: AdminClient<Context> = cluster.config().create_with_context(cluster.context("admin")).map_err(failed)?;
+    let options = AdminOptions::new().request_timeout(Some(timeout));
+    let described = admin.describe_configs(&[ResourceSpecifier::Broker(broker)], &options).await.map_err(failed)?;
+    let mut settings = BTreeMap::new();
+    for resource in described {
+        let resource = resource.map_err(|code| failed(KafkaError::AdminOp(code)))?;
+        settings.extend(resource.entries.into_iter().filter_map(|entry| Some((entry.name, entry.value?))));
+    }
+    Ok(settings)
+}
+
+/// How many replicas each partition has; None where there is no such topic. Blocks for one round trip at most.
+fn replicas(client: &Client<Context>, name: &str, timeout: Duration) -> Result<Option<Vec<usize>>, KafkaError> {
     let metadata = client.fetch_metadata(Some(name), timeout)?;
     let topic = metadata.topics().iter().find(|topic| topic.name() == name && topic.error().is_none());
-    Ok(topic.map(|topic| topic.partitions().len()).filter(|count| *count > 0))
+    let counts = topic.map(|topic| topic.partitions().iter().map(|partition| partition.replicas().len()).collect());
+    Ok(counts.filter(|counts: &Vec<usize>| !counts.is_empty()))
 }
 
 fn read(topic: &mut TopicFacts, config: &ConfigResource) {
@@ -82,5 +107,6 @@ fn read(topic: &mut TopicFacts, config: &ConfigResource) {
         let lag = value("min.compaction.lag.ms").and_then(|text| text.parse().ok()).unwrap_or(0);
         topic.compaction = Some(Duration::from_millis(lag));
     }
+    topic.unclean_election = value("unclean.leader.election.enable").as_deref() == Some("true");
     topic.log_append_time = value("message.timestamp.type").as_deref() == Some("LogAppendTime");
 }

@@ -1,6 +1,7 @@
 //! What has to be true of the brokers and the store before a pipeline may run. Problems that only a connection shows;
 //! what the settings alone show is refused before.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config::Config;
@@ -16,6 +17,8 @@ use crate::store::StreamState;
 pub struct Topics {
     pub forward_bytes_max: usize,
     pub dead_letter_bytes_max: usize,
+    /// Every topic of the pipeline, by name.
+    pub found: BTreeMap<String, TopicFacts>,
     pub problems: Vec<String>,
     pub warnings: Vec<String>,
 }
@@ -42,6 +45,7 @@ pub async fn topics(config: &Config, timeout: Duration) -> Result<Topics, AdminE
     found.forward_bytes_max = forward.record_bytes_max;
     let dead_letter = config.sink.dead_letter.as_ref().map(|name| of_sink[name].record_bytes_max);
     found.dead_letter_bytes_max = dead_letter.unwrap_or(forward.record_bytes_max);
+    found.found = of_source.into_iter().chain(of_sink).collect();
     Ok(found)
 }
 

@@ -54,6 +54,23 @@ pub enum SinkError {
     Transaction(#[from] TransactionError),
 }
 
+/// Registers a transactional id and lets it go, to see that this client may. Fences whoever uses the id.
+pub fn probe(
+    cluster: &ClusterOptions,
+    transactional_id: &str,
+    transaction_timeout: Duration,
+    patience: Duration,
+) -> Result<(), SinkError> {
+    let mut config = cluster.config();
+    config
+        .set("transactional.id", transactional_id)
+        .set("transaction.timeout.ms", transaction_timeout.as_millis().to_string())
+        .set("message.timeout.ms", transaction_timeout.as_millis().to_string());
+    let producer: BaseProducer<Context> =
+        config.create_with_context(cluster.context("operator")).map_err(SinkError::Client)?;
+    Ok(transaction::initialise(&producer, patience)?)
+}
+
 pub struct KafkaSink {
     // Before the producer, which they hold on to.
     forward: TopicHandle,

@@ -16,6 +16,7 @@ mod end_to_end;
 mod harness;
 mod load;
 mod operator;
+mod operator_commands;
 mod rebalance;
 mod store;
 mod tampered;

@@ -31,6 +31,10 @@ impl Claims {
         Ok(Claims { runtime, store })
     }
 
+    pub fn new(runtime: Runtime, store: Arc<dyn ClaimStore>) -> Claims {
+        Claims { runtime, store }
+    }
+
     /// Makes a call, again where its failure may pass. Every call may be repeated after an unknown outcome.
     pub fn ask<T, F>(&self, call: impl Fn(Arc<dyn ClaimStore>) -> F) -> Result<T, OperatorError>
     where

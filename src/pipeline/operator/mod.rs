@@ -8,6 +8,7 @@
 //! | [`why`] | who claimed an event, and what follows for its copies |
 //! | [`release`] | frees the claims of an event, or a retired group's unsettled ones |
 //! | [`recover`] | lets halted partitions go on |
+//! | [`check`] | everything that a start depends on, fact by fact |
 //!
 //! Whatever changes something is planned first, as a value that can be shown, and carried out on demand. The group must
 //! be without members then: its owner tokens are overwritten, and its offsets are written from outside, which the broker
@@ -21,6 +22,7 @@ use crate::kafka::native::{Member, NativeError};
 use crate::source::kafka::SourceError;
 use crate::store::StoreError;
 
+pub mod check;
 pub mod claims;
 pub mod recover;
 pub mod release;

@@ -27,6 +27,14 @@ pub enum State {
 }
 
 impl State {
+    /// Up to where the lane is settled, where that decided.
+    pub const fn position(&self) -> Option<Position> {
+        match self {
+            State::Settled { settled } | State::Unsettled { settled } => Some(*settled),
+            _ => None,
+        }
+    }
+
     /// For programs.
     pub const fn label(&self) -> &'static str {
         match self {

@@ -1,5 +1,6 @@
 //! From the configuration to what a worker is told.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Options, WindowOptions};
@@ -17,32 +18,37 @@ const TOPIC_CHECK: Duration = Duration::from_secs(10);
 const BATCH_BYTES_MAX: usize = 1_000_000;
 
 pub fn source_cluster(config: &Config) -> ClusterOptions {
-    cluster(config, &config.source.brokers, &config.source.properties)
+    cluster(&config.oauth_token_file, &config.source.brokers, &config.source.properties)
 }
 
 pub fn sink_cluster(config: &Config) -> ClusterOptions {
-    cluster(config, &config.sink.brokers, &config.sink.properties)
+    cluster(&config.oauth_token_file, &config.sink.brokers, &config.sink.properties)
 }
 
-fn cluster(config: &Config, brokers: &[String], properties: &Properties) -> ClusterOptions {
+pub fn cluster(oauth_token_file: &Option<PathBuf>, brokers: &[String], properties: &Properties) -> ClusterOptions {
     ClusterOptions {
         brokers: brokers.join(","),
         properties: properties.0.clone(),
-        oauth_token_file: config.oauth_token_file.clone(),
+        oauth_token_file: oauth_token_file.clone(),
     }
 }
 
 pub fn source(config: &Config) -> KafkaSourceOptions {
+    source_of(&config.source, &config.oauth_token_file)
+}
+
+/// The same for the operator's commands, which are told less.
+pub fn source_of(source: &source::Source, oauth_token_file: &Option<PathBuf>) -> KafkaSourceOptions {
     KafkaSourceOptions {
-        cluster: source_cluster(config),
-        topics: config.source.topics.clone(),
-        group: config.source.group.clone(),
-        assignment: match config.source.assignment {
+        cluster: cluster(oauth_token_file, &source.brokers, &source.properties),
+        topics: source.topics.clone(),
+        group: source.group.clone(),
+        assignment: match source.assignment {
             source::Assignment::Eager => Assignment::Eager,
             source::Assignment::Cooperative => Assignment::Cooperative,
         },
-        session_timeout: config.source.session_timeout,
-        fetch_ahead_kib: (config.source.fetch_ahead_bytes / 1024).clamp(1, 1 << 20) as u32,
+        session_timeout: source.session_timeout,
+        fetch_ahead_kib: (source.fetch_ahead_bytes / 1024).clamp(1, 1 << 20) as u32,
     }
 }
 

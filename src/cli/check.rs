@@ -1,0 +1,27 @@
+//! `semel check`: connects, and tells everything that a start depends on, a line each.
+
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+
+use super::{Subcommand, flags};
+use crate::clock::SystemClock;
+use crate::config::reader;
+use crate::pipeline::operator::check::{Level, check};
+
+pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
+
+fn declare() -> Command {
+    let command =
+        Command::new("check").about("Checks all that `semel run` depends on: store, brokers, topics, privileges");
+    let command =
+        command.after_help("A line for each fact: ok, warn, or FAIL with what to do. Ends with 1 where one is FAIL.");
+    flags::with_settings(command, reader::Command::Run)
+}
+
+fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let config = flags::config(matches)?;
+    let facts = check(&config, &SystemClock);
+    print!("{facts}");
+    Ok(if facts.worst() == Level::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
