@@ -2,12 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use semel::clock::{Clock, SystemClock};
-use semel::protocol::event::Week;
-use semel::store::ClaimStore;
-use semel::store::postgres::PostgresStore;
-use semel::store::postgres::options::PostgresOptions;
-
 use crate::ceilings;
 use crate::measure::{COPY, EMBEDDED, INSERTS, POSTGRES, Run, Table, cpu_of, memory_of};
 use crate::support::broker::Broker;
@@ -121,7 +115,7 @@ impl Scene {
         let mut settings = Settings::new();
         settings.insert("SEMEL_STORE".to_owned(), format!("{url}?sslmode=disable"));
         run_well(&["migrate"], &settings);
-        make_weeks(&format!("{url}?sslmode=disable"));
+        run_well(&["partitions", "--ensure"], &settings);
         if self.loaded > 0 {
             let database = Database::open(&url);
             let statement = format!(
@@ -186,15 +180,4 @@ fn ready_at(daemon: &mut Daemon) -> Instant {
         assert!(asked < patience && daemon.has_ended().is_none(), "the daemon does not start:\n{}", daemon.tail());
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-/// The weeks that the recipe's events are of.
-fn make_weeks(url: &str) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let made = runtime.block_on(async {
-        let store = PostgresStore::connect(&PostgresOptions::new(url)).await?;
-        let present = Week::of(SystemClock.now());
-        store.ensure_weeks(present.plus(-4), present.plus(2)).await
-    });
-    made.expect("weeks are made");
 }

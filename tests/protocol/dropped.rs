@@ -1,6 +1,7 @@
 //! Each rule of protocol.md dropped, one at a time: the search finds what it was there for.
 //!
-//! A row names the rule, what goes wrong without it and how, and the smallest world that shows it.
+//! A row names the rule, what goes wrong without it and how, and a small world that shows it. Every search is breadth
+//! first, so that what it finds is one of the shortest histories; it is printed.
 
 use std::time::Instant;
 
@@ -8,12 +9,20 @@ use crate::model::ending::Wrong;
 use crate::model::faults::Faults;
 use crate::model::shortest_wrong;
 use crate::model::variants::Rule;
-use crate::model::world::{A, B, Known, Log, Setup};
+use crate::model::world::{A, B, C, Known, Log, Setup};
 
 const TWO_ONE: Log = [&[A, B], &[A]];
 const TWO_NONE: Log = [&[A, B], &[]];
 const ONE_ONE: Log = [&[A], &[A]];
 const ONE_NONE: Log = [&[A], &[]];
+
+const NONE: Faults = Faults::NONE;
+/// One assignment.
+const ONCE: Faults = Faults { rebalances: 1, ..NONE };
+/// One assignment after another.
+const HANDOVER: Faults = Faults { rebalances: 2, ..NONE };
+/// And an operator moves the group's own offset, back or forward.
+const MOVED: Faults = Faults { moves: 1, skips: true, ..HANDOVER };
 
 enum Goes {
     Lost,
@@ -32,6 +41,12 @@ fn row(dropped: &'static [Rule], goes: Goes, how: &'static str, log: Log, faults
     Row { dropped, goes, how, world: Setup { dropped, faults, ..Setup::new(log) } }
 }
 
+impl Row {
+    fn with(self, change: impl FnOnce(Setup) -> Setup) -> Row {
+        Row { world: change(self.world), ..self }
+    }
+}
+
 fn check(rows: &[Row]) {
     for Row { dropped, goes, how, world } in rows {
         let begun = Instant::now();
@@ -39,16 +54,13 @@ fn check(rows: &[Row]) {
             Lost => |wrong| matches!(wrong, Wrong::Lost(_)),
             Doubled => |wrong| matches!(wrong, Wrong::Doubled(_)),
         };
-        let Some(found) = shortest_wrong(world, counts) else { panic!("not found, dropping {dropped:?}: {how}") };
-        println!("{dropped:?}: {how}: {:?} in {} steps, {:.1?}", found.wrong, found.acts.len(), begun.elapsed());
-        println!("    {:?}", found.acts);
+        let Some(found) = shortest_wrong(world, counts) else {
+            panic!("nothing goes wrong without {dropped:?}, although {how}");
+        };
+        println!("without {dropped:?} {how}");
+        println!("  {:?} in {} steps ({:.1?}): {:?}", found.wrong, found.acts.len(), begun.elapsed(), found.acts);
     }
 }
-
-const NONE: Faults = Faults::NONE;
-/// Two assignments in a row.
-const HANDOVER: Faults = Faults { rebalances: 2, ..NONE };
-const ONCE: Faults = Faults { rebalances: 1, ..NONE };
 
 #[test]
 fn rules_1_to_6() {
@@ -88,40 +100,57 @@ fn rules_1_to_6() {
             ONE_NONE,
             HANDOVER,
         ),
+        row(
+            &[Rule::SettledSentFirst],
+            Doubled,
+            "a window's settled offset is sent only after the next owner fetched it, and an operator's move overtook \
+             its other one",
+            TWO_ONE,
+            Faults { skips: false, ..MOVED },
+        ),
+        // Settled sent first holds with either order of the fetches; the group's own sent first with neither.
+        row(
+            &[Rule::SettledSentFirst, Rule::GroupFetchedFirst],
+            Doubled,
+            "settled is fetched before a window commits and the group's own offset after: its claims are released",
+            TWO_ONE,
+            HANDOVER,
+        ),
     ]);
 }
 
 #[test]
-fn rule_7() {
+fn rules_3_and_7() {
     check(&[
         row(
             &[Rule::LanesNotWatermark],
             Doubled,
-            "a window committed, nothing raised the watermark yet, and an operator moves back",
+            "a window committed, nothing has raised the watermark yet, and an operator moves back",
             ONE_ONE,
-            Faults { moves: 1, ..HANDOVER },
+            MOVED,
         ),
         row(
             &[Rule::LanesNotWatermark],
             Lost,
-            "an operator skips a claimed record that was not published: its other copy is dropped for its sake",
+            "an operator skips a record that was claimed and not published: its other copy is dropped for its sake",
             ONE_ONE,
-            Faults { moves: 1, skips: true, ..HANDOVER },
+            MOVED,
         ),
         row(
             &[Rule::LanesNotSettledAlone],
             Lost,
-            "as with a watermark: nothing releases the claim that was skipped",
+            "an operator skips a record that was claimed and not published: its other copy is dropped for its sake",
             ONE_ONE,
-            Faults { moves: 1, skips: true, ..HANDOVER },
+            MOVED,
         ),
         row(
             &[Rule::OwnerToken],
             Lost,
-            "an opening that was overtaken releases a claim that the new owner made meanwhile",
+            "an opening that was overtaken puts its lane in place of the new owner's, whose claim is foreign then",
             ONE_ONE,
-            Faults { moves: 2, skips: true, ..HANDOVER },
+            Faults { moves: 2, ..MOVED },
         ),
+        // protocol.md says that the other order loses. Found is that it doubles.
         row(
             &[Rule::KafkaStepFirst],
             Doubled,
@@ -132,30 +161,142 @@ fn rule_7() {
         row(
             &[Rule::Release],
             Lost,
-            "an operator skips a claimed record that was not published: its other copy is dropped for its sake",
+            "an operator skips a record that was claimed and not published: its other copy is dropped for its sake",
             ONE_ONE,
-            Faults { moves: 1, skips: true, ..HANDOVER },
+            MOVED,
         ),
         row(
             &[Rule::CutCarriedOn],
             Lost,
             "the Kafka step commits, the opening does not come to be, and the next owner forgets what to release",
             ONE_ONE,
-            Faults { moves: 1, skips: true, ..HANDOVER },
+            MOVED,
+        ),
+        // Not in protocol.md, where a takeover is one step. Here an instance may be late to write its token: over that
+        // of the present owner, who was assigned the partition after it.
+        row(
+            &[Rule::StartConfirmed],
+            Doubled,
+            "a zombie with a late token records, as it ends, an older settled position than there is, and the offset \
+             itself is lost",
+            ONE_ONE,
+            Faults { settled_lost: 1, drains: 1, ..HANDOVER },
         ),
         row(
-            &[Rule::SettledSentFirst],
-            Doubled,
-            "an operator's move overtakes a window whose settled offset is sent only after the next owner fetched it",
-            TWO_ONE,
-            Faults { moves: 1, ..HANDOVER },
+            &[Rule::StartConfirmed],
+            Lost,
+            "a zombie with a late token claims a record that is settled as a duplicate, after what it was a duplicate \
+             of was released: a rewind takes it for done",
+            ONE_ONE,
+            Faults { retentions: 1, moves: 1, ..HANDOVER },
         ),
+    ]);
+}
+
+#[test]
+fn overlap_known_ids_and_refusals() {
+    let overlap = |setup| Setup { windows: 2, records: 1, ..setup };
+    let known = |setup| Setup { known: Known::Claimed, ..setup };
+    let refused = |setup| Setup { refused: &[(0, 0)], ..setup };
+    check(&[
         row(
-            &[Rule::SettledSentFirst, Rule::GroupFetchedFirst],
+            &[Rule::LaterWindowsDiscarded],
+            Lost,
+            "the kept window commits an offset beyond the aborted one",
+            TWO_NONE,
+            Faults { aborts: 1, ..ONCE },
+        )
+        .with(overlap),
+        row(
+            &[Rule::RevokeDiscards],
             Doubled,
-            "settled is fetched before a window commits, the group's own offset after: its claims are released",
-            TWO_ONE,
+            "a kept window is sent under the new generation, which its partition's new owner has too",
+            ONE_ONE,
             HANDOVER,
+        )
+        .with(overlap),
+        row(
+            &[Rule::KnownEmptiedOnAbort],
+            Lost,
+            "the aborted window is read again and its records are called duplicates of themselves",
+            ONE_NONE,
+            Faults { aborts: 1, ..ONCE },
+        )
+        .with(known),
+        row(
+            &[Rule::KnownEmptiedOnRelease],
+            Lost,
+            "a window that a revoke discarded is read again and its records are called duplicates of themselves",
+            ONE_ONE,
+            MOVED,
+        )
+        .with(known),
+        row(
+            &[Rule::RefusedForgottenLast],
+            Doubled,
+            "the deletion comes late, when the broker takes the record and it is claimed again",
+            ONE_ONE,
+            Faults { heals: 1, ..HANDOVER },
+        )
+        .with(refused),
+        row(
+            &[Rule::RefusedForgottenLast, Rule::NewTokenBeforeRepeat],
+            Lost,
+            "a copy is dropped for the refused record's sake, and its own first claim lands when that is deleted",
+            ONE_ONE,
+            Faults { claims_unanswered: 1, ..ONCE },
+        )
+        .with(refused),
+        row(
+            &[Rule::NewTokenBeforeRepeat],
+            Lost,
+            "the first statement lands when its record is settled as a duplicate, after what it was a duplicate of was \
+             released: a rewind takes it for done",
+            ONE_ONE,
+            Faults { claims_unanswered: 1, retentions: 1, moves: 1, ..HANDOVER },
         ),
+    ]);
+}
+
+#[test]
+fn rows_of_the_start_table() {
+    let anew = |setup| Setup { log_anew: [&[C, A], &[B]], ..setup };
+    check(&[
+        row(
+            &[Rule::SettledMissingHalts],
+            Lost,
+            "a partition whose settled offset is gone is adopted anew, and its claims in doubt stay foreign",
+            ONE_ONE,
+            Faults { settled_lost: 1, ..HANDOVER },
+        ),
+        row(
+            &[Rule::OwnMissingFromSettled],
+            Lost,
+            "the group's own offset expired, and reading begins at the end of the log",
+            ONE_NONE,
+            Faults { own_lost: 1, ..ONCE },
+        ),
+        row(
+            &[Rule::DrainForgotten],
+            Doubled,
+            "an old drain's position stands in for a settled offset that was beyond it",
+            ONE_ONE,
+            Faults { settled_lost: 1, drains: 1, ..HANDOVER },
+        ),
+        row(
+            &[Rule::StoreNamed],
+            Doubled,
+            "an empty database is taken for the old one, and a second copy finds no claim",
+            ONE_ONE,
+            Faults { new_stores: 1, ..HANDOVER },
+        ),
+        row(
+            &[Rule::TopicNamed],
+            Lost,
+            "the offsets of the deleted topic are taken for the new one's",
+            TWO_ONE,
+            Faults { topics_anew: 1, ..HANDOVER },
+        )
+        .with(anew),
     ]);
 }

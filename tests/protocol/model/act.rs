@@ -57,7 +57,7 @@ impl World {
             Stage::Taking => acts.push(Act::Take(k)),
             Stage::Fetching | Stage::FetchingMore => acts.push(Act::Fetch(k)),
             Stage::Opening => acts.push(Act::Open(k)),
-            Stage::Moving => acts.push(next_of_transaction(instance, k)),
+            Stage::Starting => acts.push(next_of_transaction(instance, k)),
             Stage::Reading => self.acts_of_reader(setup, k, acts),
         }
     }

@@ -29,8 +29,9 @@ pub struct Faults {
     pub settled_lost: u8,
     /// An instance ends cleanly and records where it left off.
     pub drains: u8,
-    /// The topic is deleted and made anew, with or without the old offsets.
+    /// The topic is deleted and made anew; its offsets stay, or (with `offsets_go`) go with it.
     pub topics_anew: u8,
+    pub offsets_go: bool,
     /// The database is replaced by an empty one.
     pub new_stores: u8,
     /// The broker takes the records that it refused before.
@@ -51,6 +52,7 @@ impl Faults {
         settled_lost: 0,
         drains: 0,
         topics_anew: 0,
+        offsets_go: false,
         new_stores: 0,
         heals: 0,
     };
@@ -71,9 +73,7 @@ pub enum Fault {
     OwnLost(usize),
     SettledLost(usize),
     Drain(usize),
-    TopicAnew {
-        offsets_kept: bool,
-    },
+    TopicAnew,
     NewStore,
     Heal,
 }
@@ -93,7 +93,7 @@ impl World {
             self.faults_of_instance(k, &mut faults);
         }
         if left.topics_anew > 0 {
-            faults.extend([true, false].map(|offsets_kept| Fault::TopicAnew { offsets_kept }));
+            faults.push(Fault::TopicAnew);
         }
         if left.new_stores > 0 {
             faults.push(Fault::NewStore);
@@ -128,7 +128,7 @@ impl World {
         let (left, instance) = (&self.left, &self.instances[k]);
         if left.crashes > 0 && instance.stage != Stage::Out {
             faults.push(Fault::Crash(k));
-            if instance.stage == Stage::Opening || unclaimed(instance).next().is_some() {
+            if self.has_calls(k) {
                 faults.push(Fault::CrashInCall(k));
             }
         }
@@ -148,6 +148,10 @@ impl World {
         if left.drains > 0 && instance.stage == Stage::Reading && instance.windows.is_empty() {
             faults.push(Fault::Drain(k));
         }
+    }
+
+    pub fn has_calls(&self, k: usize) -> bool {
+        self.instances[k].stage == Stage::Opening || unclaimed(&self.instances[k]).next().is_some()
     }
 
     /// Calls to PostgreSQL that are under way, or about to be.
@@ -203,7 +207,7 @@ impl World {
                 self.kafka.partitions[partition].settled = None;
             }
             Fault::Drain(k) => self.drain(setup, k),
-            Fault::TopicAnew { offsets_kept } => self.topic_anew(offsets_kept),
+            Fault::TopicAnew => self.topic_anew(),
             Fault::NewStore => {
                 self.left.new_stores -= 1;
                 self.postgres = Postgres::new(self.postgres.store + 1);
@@ -263,7 +267,7 @@ impl World {
         self.vanish(k);
     }
 
-    fn topic_anew(&mut self, offsets_kept: bool) {
+    fn topic_anew(&mut self) {
         self.left.topics_anew -= 1;
         self.kafka.rebalance([None; PARTITIONS]);
         self.kafka.topic = 1;
@@ -271,7 +275,7 @@ impl World {
         for p in 0..PARTITIONS {
             let partition = &mut self.kafka.partitions[p];
             partition.log_start = 0;
-            if !offsets_kept {
+            if self.left.offsets_go {
                 (partition.committed, partition.settled) = (None, None);
             }
         }

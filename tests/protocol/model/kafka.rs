@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use semel::protocol::lane::{Cut, LaneId, Mark, Position, StoreId, TopicId};
 
+use super::variants::Rule;
 use super::world::{EVENTS, PARTITIONS, Place, Places, Setup, World};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -125,7 +126,11 @@ impl Kafka {
             if !transaction.overtaken[partition] {
                 partition_state.committed = Some(offset.position);
             }
-            partition_state.settled = Some(offset.clone());
+            let ahead =
+                |settled: &Offset| settled.position > offset.position && setup.drops(Rule::LanesNotSettledAlone);
+            if !partition_state.settled.as_ref().is_some_and(ahead) {
+                partition_state.settled = Some(offset.clone());
+            }
         }
         for place in transaction.publishes.iter() {
             let published = &mut self.published[setup.event(transaction.topic, place)];

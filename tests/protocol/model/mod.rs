@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | [`world`] | the setup and the state |
 //! | [`kafka`], [`postgres`] | the two systems, by the properties that the protocol builds on |
-//! | [`instance`] | what an instance does, step by step |
+//! | [`instance`], [`start`], [`windows`] | what an instance does, step by step |
 //! | [`faults`] | what goes wrong |
 //! | [`act`] | which of all this can happen next |
 //! | [`ending`] | what must be true |
@@ -25,7 +25,9 @@ pub mod faults;
 pub mod instance;
 pub mod kafka;
 pub mod postgres;
+pub mod start;
 pub mod variants;
+pub mod windows;
 pub mod world;
 
 use std::collections::HashSet;

@@ -67,6 +67,10 @@ impl Postgres {
         self.streams[0][partition].row = Some(Row { open: lane, drained: None });
     }
 
+    pub fn row(&self, topic: usize, partition: usize) -> Option<Row> {
+        self.streams[topic][partition].row
+    }
+
     pub fn owner(&self, topic: usize, partition: usize) -> Option<Token> {
         self.streams[topic][partition].owner
     }

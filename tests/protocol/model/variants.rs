@@ -34,6 +34,8 @@ pub enum Rule {
     SettledSentFirst,
     /// The group's own offsets are fetched before the settled ones.
     GroupFetchedFirst,
+    /// The first start after an assignment is confirmed by a transaction under its generation, whatever it finds.
+    StartConfirmed,
     /// A discontinuity releases the claims that were not settled.
     Release,
     /// Where the settled offset's lane never came to be open, what it was to release is carried on.
@@ -44,7 +46,7 @@ pub enum Rule {
     RevokeDiscards,
     /// Ids learned at their claim are forgotten on an abort, a refusal and an unknown outcome.
     KnownEmptiedOnAbort,
-    /// Ids learned at their claim are forgotten on a revoke and a discontinuity.
+    /// Ids learned at their claim are forgotten on a revoke and on a discontinuity.
     KnownEmptiedOnRelease,
     /// The claim of a refused record is deleted only after its dead letter has committed.
     RefusedForgottenLast,
@@ -89,7 +91,7 @@ pub fn decide(setup: &Setup, mut seen: Seen) -> Start {
     decide_by_table(&seen)
 }
 
-fn without_lanes(setup: &Setup) -> bool {
+pub fn without_lanes(setup: &Setup) -> bool {
     setup.drops(Rule::LanesNotWatermark) || setup.drops(Rule::LanesNotSettledAlone)
 }
 
