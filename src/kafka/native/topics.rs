@@ -74,7 +74,7 @@ unsafe fn described(event: *mut sys::rd_kafka_event_t, names: &[String]) -> Resu
                 return Err(NativeError::of(code));
             }
             let id = text(sys::rd_kafka_Uuid_base64str(sys::rd_kafka_TopicDescription_topic_id(description)));
-            found.insert(text(sys::rd_kafka_TopicDescription_name(description)), TopicId(id.into()));
+            found.insert(text(sys::rd_kafka_TopicDescription_name(description)), url_safe(&id));
         }
         names
             .iter()
@@ -83,5 +83,27 @@ unsafe fn described(event: *mut sys::rd_kafka_event_t, names: &[String]) -> Resu
                 found.remove(name).ok_or_else(|| NativeError::of(unknown))
             })
             .collect()
+    }
+}
+
+/// librdkafka writes ids in the usual base64, the broker and its tools in the URL-safe one: without slashes, which part
+/// the names of streams.
+fn url_safe(id: &str) -> TopicId {
+    TopicId(id.replace('+', "-").replace('/', "_").trim_end_matches('=').into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_written_as_the_broker_writes_them() {
+        let cases = [
+            ("bjcaSKAkR6um/vsx/GtvwQ", "bjcaSKAkR6um_vsx_GtvwQ", "slashes"),
+            ("Uhf5Mb0xQN6ruMA1f4++0w==", "Uhf5Mb0xQN6ruMA1f4--0w", "pluses and padding"),
+        ];
+        for (id, right, why) in cases {
+            assert_eq!(url_safe(id), TopicId(right.into()), "{why}");
+        }
     }
 }

@@ -71,7 +71,7 @@ impl Facts {
 
 impl fmt::Display for Facts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.0.iter().map(|fact| fact.about.chars().count()).max().unwrap_or(0).min(40);
+        let width = self.0.iter().map(|fact| fact.about.chars().count()).max().unwrap_or(0).min(60);
         for Fact { level, about, found } in &self.0 {
             let level = match level {
                 Level::Ok => "ok",
