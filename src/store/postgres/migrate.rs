@@ -140,3 +140,41 @@ async fn apply(lease: &mut Lease, migration: &Migration) -> Result<bool, StoreEr
     lease.rows(include_str!("sql/record_migration.sql"), &params).await?;
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A migration that was released is never edited. Its digest is written here once, with the release.
+    const RELEASED: &[(i32, &str)] = &[];
+
+    #[test]
+    fn released_ones_never_change() {
+        for (version, digest) in RELEASED {
+            let migration = MIGRATIONS.iter().find(|migration| migration.version == *version).expect("still there");
+            assert_eq!(migration.digest(), *digest, "migration {version} was changed");
+        }
+        assert!(MIGRATIONS.iter().zip(1..).all(|(migration, n)| migration.version == n), "numbered without gaps");
+    }
+
+    #[test]
+    fn refusals() {
+        let applied = |version: i32| {
+            let there = MIGRATIONS.iter().filter(|migration| migration.version <= version);
+            there.map(|migration| (migration.version, migration.digest())).collect::<Vec<_>>()
+        };
+        let newest = applied(SCHEMA_VERSION);
+        let altered = newest.iter().map(|(version, _)| (*version, "other".to_owned())).collect::<Vec<_>>();
+        let newer = [&newest[..], &[(SCHEMA_VERSION + 1, String::new())]].concat();
+        let cases = [
+            (vec![], Err(SchemaProblem::Missing)),
+            (vec![(0, String::new())], Err(SchemaProblem::Old { found: 0 })),
+            (newest, Ok(())),
+            (altered, Err(SchemaProblem::Altered { version: 1 })),
+            (newer, Err(SchemaProblem::New { found: SCHEMA_VERSION + 1 })),
+        ];
+        for (applied, expected) in cases {
+            assert_eq!(check(&applied), expected, "{applied:?}");
+        }
+    }
+}

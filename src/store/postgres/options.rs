@@ -74,7 +74,7 @@ pub fn connect_settings(
         settings.set(name, &percent_decode_str(value).decode_utf8_lossy());
     }
     settings.fill_in(env);
-    let mut url = base.to_owned();
+    let mut url = with_port(base, env);
     for (n, (name, value)) in settings.other.iter().enumerate() {
         let separator = if n == 0 { '?' } else { '&' };
         url.push_str(&format!("{separator}{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
@@ -95,6 +95,22 @@ pub fn connect_settings(
         _ => Some(connector(&settings.tls, verify)?),
     };
     Ok(Connect { config, tls })
+}
+
+/// Gives PGPORT to hosts that name no port: the client library would take them for 5432.
+fn with_port(base: &str, env: &dyn Fn(&str) -> Option<String>) -> String {
+    let Some(port) = env("PGPORT").filter(|port| !port.is_empty() && !port.contains(',')) else {
+        return base.to_owned();
+    };
+    let authority = base.find("://").map_or(0, |at| at + 3);
+    let end = base[authority..].find('/').map_or(base.len(), |at| authority + at);
+    let hosts = base[authority..end].rfind('@').map_or(authority, |at| authority + at + 1);
+    let named = |host: &str| host.is_empty() || host.rsplit(']').next().is_some_and(|rest| rest.contains(':'));
+    let hosts_with_port = base[hosts..end].split(',').map(|host| match named(host) {
+        true => host.to_owned(),
+        false => format!("{host}:{port}"),
+    });
+    format!("{}{}{}", &base[..hosts], hosts_with_port.collect::<Vec<_>>().join(","), &base[end..])
 }
 
 /// What the client library does not know, apart from what it knows.
@@ -194,4 +210,109 @@ fn url_error(error: &tokio_postgres::Error) -> String {
 
 fn rejected(problem: String) -> StoreError {
     StoreError::Rejected(problem.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_postgres::config::Host;
+
+    use super::*;
+
+    /// URL, environment, and what comes of them: hosts with ports, user, password, database, TLS, application.
+    #[test]
+    fn what_is_connected_to() {
+        let all: &[(&str, &str)] = &[
+            ("PGHOST", "e1,e2"),
+            ("PGPORT", "1,2"),
+            ("PGUSER", "eu"),
+            ("PGPASSWORD", "ep"),
+            ("PGDATABASE", "ed"),
+            ("PGAPPNAME", "ea"),
+            ("PGSSLMODE", "disable"),
+        ];
+        let cases = [
+            (
+                "everything in the URL",
+                "postgres://u:p@h:7/d?sslmode=require&application_name=a",
+                all,
+                "h:7 u p d Require a",
+            ),
+            ("nothing in the URL", "postgres://", all, "e1:1,e2:2 eu ep ed Disable ea"),
+            ("nothing anywhere", "postgresql://", &[], "localhost - - - Prefer semel"),
+            (
+                "empty variables are none",
+                "postgres://",
+                &[("PGHOST", ""), ("PGUSER", "")],
+                "localhost - - - Prefer semel",
+            ),
+            ("several hosts", "postgres://u@a:1,b:2/d", &[], "a:1,b:2 u - d Prefer semel"),
+            ("a port alone", "postgres://u@a,b:2,[::1]/d", &[("PGPORT", "9")], "a:9,b:2,::1:9 u - d Prefer semel"),
+            ("escaped", "postgres://u%40x:p%2Fq%3F@h/d%20e?sslmode=disable", &[], "h:5432 u@x p/q? d e Disable semel"),
+            (
+                "verify-full is not the client's word",
+                "postgres://h?sslmode=verify-full",
+                &[],
+                "h:5432 - - - Require semel",
+            ),
+        ];
+        for (why, url, env, expected) in cases {
+            let env = |name: &str| env.iter().find(|(there, _)| *there == name).map(|(_, value)| (*value).to_owned());
+            let config =
+                connect_settings(&PostgresOptions::new(url), &env).unwrap_or_else(|e| panic!("{why}: {e:?}")).config;
+            let host = |host: &Host| match host {
+                Host::Tcp(name) => name.clone(),
+                Host::Unix(path) => path.display().to_string(),
+            };
+            let hosts: Vec<String> = config.get_hosts().iter().map(host).collect();
+            let ports = config.get_ports();
+            let hosts: Vec<String> = match ports.len() {
+                0 => hosts,
+                _ => hosts.iter().zip(ports).map(|(host, port)| format!("{host}:{port}")).collect(),
+            };
+            let password = config.get_password().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            let found = format!(
+                "{} {} {} {} {:?} {}",
+                hosts.join(","),
+                config.get_user().unwrap_or("-"),
+                password.as_deref().unwrap_or("-"),
+                config.get_dbname().unwrap_or("-"),
+                config.get_ssl_mode(),
+                config.get_application_name().unwrap_or("-"),
+            );
+            assert_eq!(found, expected, "{why}");
+            assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite, "{why}");
+        }
+    }
+
+    /// Refused in words that name the setting, and nothing that may be secret.
+    #[test]
+    fn what_is_refused() {
+        let cases = [
+            ("postgres://u:hush@h?sslmode=verified", "sslmode"),
+            ("postgres://u:hush@h?sslrootcert=/none", "ok"),
+            ("postgres://u:hush@h?sslmode=verify-ca&sslrootcert=/none", "sslrootcert /none"),
+            ("postgres://u:hush@h?sslcert=/none", "sslcert /none"),
+            ("postgres://u:hush@h?connect_timeout=hush", "connect_timeout"),
+            ("postgres://u:hush@h?unheard_of=hush", "unheard_of"),
+            ("mysql://u:hush@h", "database URL"),
+            ("postgres://u:hush@h:port", "port"),
+        ];
+        for (url, expected) in cases {
+            let options = PostgresOptions::new(url);
+            assert!(!format!("{options:?}").contains("hush"));
+            let told = match connect_settings(&options, &|_| None) {
+                Ok(_) => "ok".to_owned(),
+                Err(error) => {
+                    assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+                    std::error::Error::source(&error).expect("a cause").to_string()
+                }
+            };
+            assert!(told.contains(expected), "{url}: {told}");
+        }
+        let env = |name: &str| (name == "PGPORT").then(|| "many".to_owned());
+        for url in ["postgres://", "postgres://h"] {
+            let error = connect_settings(&PostgresOptions::new(url), &env).err().expect("a refusal");
+            assert!(std::error::Error::source(&error).expect("a cause").to_string().contains("port"), "{error:?}");
+        }
+    }
 }

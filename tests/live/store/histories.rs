@@ -34,6 +34,7 @@ enum Call {
     Claim { guards: Vec<Guard>, rows: Vec<Ask> },
     Open { stream: StreamId, token: Token, lane: LaneId, cut: Option<Cut> },
     Drain { stream: StreamId, guard: Guard, settled: Option<i64> },
+    Close { stream: StreamId, guard: Guard, cut: i64 },
     IsOpen(LaneId),
     Try(Vec<TryClaim>),
     Find(String),
@@ -150,10 +151,11 @@ impl History {
                 self.lanes.push(lane);
                 Call::Open { stream, token, lane, cut }
             }
-            60..68 => {
+            60..67 => {
                 let settled = if self.random.percent(60) { Some(self.position()) } else { None };
                 Call::Drain { guard: self.guard(&stream), stream, settled }
             }
+            67 => Call::Close { guard: self.guard(&stream), stream, cut: self.position() },
             68..70 => Call::IsOpen(self.lane(&stream)),
             70..80 => {
                 let count = self.random.among(0..5);
@@ -243,6 +245,7 @@ async fn perform(store: &dyn ClaimStore, call: &Call) -> String {
             shown(store.record_drain(&stream, guard, settled).await)
         }
         Call::Drain { stream, guard, settled: None } => shown(store.forget_drain(&stream, guard).await),
+        Call::Close { stream, guard, cut } => shown(store.close_lane(&stream, guard, cut, NOW).await),
         Call::IsOpen(lane) => shown(store.is_open(lane).await),
         Call::Try(rows) => shown(store.try_claim(&rows, NOW).await),
         Call::Find(event) => shown(store.find(None, &id(&event)).await),

@@ -6,7 +6,7 @@ use semel::protocol::verdict::Claimed;
 use semel::store::{ClaimStore, Guard, StoreError, Take, Taken};
 
 use super::Subject;
-use super::kit::{Writer, claim, count, fresh, inserted, lane_for, of, room};
+use super::kit::{NOW, Writer, claim, count, fresh, inserted, lane_for, of, room};
 
 async fn take(
     store: &dyn ClaimStore,
@@ -126,6 +126,37 @@ pub async fn closes_elsewhere(subject: Subject) {
     assert_eq!((state.row, &state.opened_for), (None, &None));
     let answers = anew.claim(store, &["a", "b"], 0).await.expect("a claim");
     assert_eq!((of(&answers, "a"), of(&answers, "b")), (former.at(1), Claimed::Inserted));
+}
+
+/// With none in its place: what was not settled is free, what was is foreign, and nobody extends the lane any more.
+pub async fn closes(subject: Subject) {
+    let store = &*subject.store;
+    room(store).await;
+    let mut writer = Writer::open(store, "stream").await;
+    let neighbour = Writer::open(store, "neighbour").await;
+    writer.claim(store, &["a", "b", "c"], 10).await.expect("a claim");
+    store.record_drain(&writer.stream, writer.guard(), 13).await.expect("a drain");
+    let bad = [Guard { token: Token(fresh()), ..writer.guard() }, Guard { lane: neighbour.lane, ..writer.guard() }];
+    for guard in bad {
+        let refused = store.close_lane(&writer.stream, guard, 0, NOW).await;
+        assert!(matches!(refused, Err(StoreError::NotOwner)), "{refused:?}");
+    }
+    assert_eq!(store.close_lane(&writer.stream, writer.guard(), 11, NOW).await.expect("closed"), 2);
+    assert_eq!(store.close_lane(&writer.stream, writer.guard(), 0, NOW).await.expect("closed"), 0, "may be repeated");
+    assert_eq!([count(store, "a").await, count(store, "b").await, count(store, "c").await], [1, 0, 0]);
+    assert!(!store.is_open(writer.lane).await.expect("an answer"));
+    assert!(store.is_open(neighbour.lane).await.expect("an answer"));
+    let refused = writer.claim(store, &["z"], 13).await;
+    assert!(matches!(refused, Err(StoreError::NotOwner)), "{refused:?}");
+    let late = writer.open_lane(store, None).await;
+    assert!(matches!(late, Err(StoreError::NotOwner)), "a closed lane came back: {late:?}");
+    let before = writer.clone();
+    writer.lane = LaneId(fresh());
+    assert_eq!(writer.open_lane(store, None).await.expect("a lane"), 0);
+    let answers = writer.claim(store, &["a", "b"], 0).await.expect("a claim");
+    assert_eq!((of(&answers, "a"), of(&answers, "b")), (before.at(10), Claimed::Inserted));
+    let taken = take(store, &writer.stream, writer.token, None).await.expect("the stream");
+    assert_eq!(taken.row, Some(Row { open: writer.lane, drained: None }));
 }
 
 /// A drain is recorded and forgotten by the owner of the open lane alone, and does not outlive the lane.

@@ -74,6 +74,22 @@ pub async fn retires(subject: Subject) {
     assert_eq!(store.try_claim(&rows[..1], NOW).await.expect("a claim"), [Claimed::Inserted], "made again, and empty");
 }
 
+/// A room for each week that there is, and what is known of its size.
+pub async fn tells_sizes(subject: Subject) {
+    let store = &*subject.store;
+    room(store).await;
+    let rows: Vec<_> = (0..50).map(|n| trying(&format!("event {n}"), week())).collect();
+    store.try_claim(&rows, NOW).await.expect("claims");
+    let rooms = store.rooms().await.expect("rooms");
+    assert!(rooms.iter().all(|room| room.first == room.last));
+    assert_eq!(rooms.iter().map(|room| room.first).collect::<Vec<_>>(), store.weeks().await.expect("weeks"));
+    // Statistics may lag, but nothing is made up.
+    for room in rooms {
+        let most = if room.first == week() { 50 } else { 0 };
+        assert!(room.claims_estimate.is_none_or(|claims| claims <= most), "{room:?}");
+    }
+}
+
 /// Weeks come and go while four writers claim in others: no window fails, none waits long.
 pub async fn under_load(subject: Subject) {
     let store = subject.store;

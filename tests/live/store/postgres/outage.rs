@@ -165,6 +165,12 @@ fn a_server_that_fails() {
         let writer = Writer::open(&*store, "stream").await;
 
         let admin = side(&url.replace("//semel:", "//postgres:")).await;
+        let connections = async || {
+            let query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'semel'";
+            let rows = admin.query(query, &[]).await.expect("rows");
+            rows.iter().map(|row| row.get(0)).collect::<std::collections::BTreeSet<i32>>()
+        };
+        let before = connections().await;
         for (setting, expected) in [("on", false), ("off", true)] {
             admin
                 .batch_execute(&format!("ALTER SYSTEM SET default_transaction_read_only = {setting}"))
@@ -177,6 +183,8 @@ fn a_server_that_fails() {
                 true => assert_eq!(inserted(&claim.expect("a claim")), 1),
                 false => assert!(matches!(claim, Err(StoreError::Unavailable(_))), "{claim:?}"),
             }
+            // A connection to a server that was demoted must not stay in the pool: it may be another by now.
+            assert!(before.is_disjoint(&connections().await), "the refused connection was kept");
         }
 
         let (claims, claimer) = (store.clone(), writer.clone());
