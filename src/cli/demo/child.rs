@@ -13,6 +13,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// The demo's files.
 pub struct Files {
     pub folder: PathBuf,
+    /// Lines per window: small enough that kills fall into many of them.
+    pub window: u64,
 }
 
 impl Files {
@@ -105,7 +107,9 @@ fn command(files: &Files) -> io::Result<Command> {
         }
     }
     let store = format!("embedded:{}", files.folder.join("claims").display());
-    command.args(["pipe", "--event-id", "json:/id", "--store", &store]).args([files.sent(), files.forwarded()]);
+    let window = files.window.to_string();
+    command.args(["pipe", "--event-id", "json:/id", "--store", &store, "--window-size", &window]);
+    command.args([files.sent(), files.forwarded()]);
     let log = File::options().append(true).create(true).open(files.log())?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let parent = std::process::id();

@@ -27,9 +27,12 @@ mod stream;
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
 
 /// Longest time between a length that is seen and the kill: the time of one window, so that every step is hit.
-const PAUSE_MAX: Duration = Duration::from_millis(150);
+const PAUSE_MAX: Duration = Duration::from_millis(60);
 /// Kills fall within this part of the work, in thousandths, so that they find something to interrupt.
 const KILLS_WITHIN: (u64, u64) = (20, 850);
+
+/// Windows that the job makes of the stream.
+const WINDOWS: u64 = 60;
 
 fn declare() -> Command {
     let number = |name: &'static str, help: &'static str| Arg::new(name).long(name).value_name("number").help(help);
@@ -53,7 +56,12 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let (messages, kills) = (number("messages").unwrap_or(0), number("kills").unwrap_or(0));
     signals::listen();
     let folder = Folder::make()?;
-    let ended = show(&Files { folder: folder.0.clone() }, messages, kills, seed);
+    let ended = show(
+        &Files { folder: folder.0.clone(), window: (messages / WINDOWS).clamp(100, 50_000) },
+        messages,
+        kills,
+        seed,
+    );
     drop(folder);
     match (ended?, signals::asked()) {
         (None, signal) => Ok(ExitCode::from(signals::exit_code(signal.unwrap_or(libc::SIGINT)))),

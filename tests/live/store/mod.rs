@@ -65,6 +65,7 @@ macro_rules! suite {
 
 mod conformance {
     suite!(memory, crate::store::subjects::memory);
+    suite!(embedded, crate::store::subjects::embedded);
     suite!(postgres, crate::store::subjects::postgres);
     suite!(pgbouncer, crate::store::subjects::pgbouncer);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use semel::store::embedded::EmbeddedStore;
 use semel::store::memory::MemoryStore;
 use semel::store::postgres::PostgresStore;
 use semel::store::postgres::options::PostgresOptions;
@@ -11,6 +12,20 @@ use crate::support::services::Services;
 
 pub async fn memory() -> Subject {
     Subject { store: Arc::new(MemoryStore::new()), reopen: None, keep: Box::new(()) }
+}
+
+/// Reopened, it reads its own journal again: nothing is flushed in between.
+pub async fn embedded() -> Subject {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("claims");
+    let open = move || Arc::new(EmbeddedStore::open(&path).expect("the store opens")) as Shared;
+    let store = open();
+    let reopen = move |old: Shared| -> std::pin::Pin<Box<dyn Future<Output = Shared>>> {
+        drop(old);
+        let store = open();
+        Box::pin(async move { store })
+    };
+    Subject { store, reopen: Some(Box::new(reopen)), keep: Box::new(folder) }
 }
 
 /// A database of its own whose defaults are as unlike what Semel needs as they may be (beside a server that is fourteen
