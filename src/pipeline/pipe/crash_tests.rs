@@ -180,3 +180,17 @@ fn a_start_that_dies_between_making_the_output_and_recording_it_is_no_obstacle()
     let summary = world.start(None).expect("everything");
     world.assert_exact(&summary, "two empty files");
 }
+
+/// A kill behind the last commit makes a finished job look like one that failed. Rejected lines have no claim that would
+/// tell that they had their turn.
+#[test]
+fn a_kill_between_the_last_commit_and_the_exit_repeats_nothing() {
+    let world = World::new(120);
+    world.start(None).expect("everything");
+    for _ in 0..2 {
+        let summary = world.start(None).expect("nothing new");
+        assert_eq!((summary.counts.forwarded, summary.counts.rejected, summary.counts.duplicates), (0, 0, 120));
+    }
+    let rejected = std::fs::read_to_string(world.path("out.rejected")).expect("the rejected lines");
+    assert_eq!(rejected.lines().count(), world.rejected.len());
+}

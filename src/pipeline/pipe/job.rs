@@ -29,6 +29,9 @@ pub struct Job {
     pub rejects: Option<Mark>,
     /// The input was read to its end.
     pub finished: bool,
+    /// Up to this position the same input was read to its end before: rejected and unclaimed lines, of which no claim
+    /// tells, have had their turn. A kill between the last commit and the exit makes it so, for example.
+    pub read_before: u64,
     pub scope: String,
     /// How ids and times are picked, and the digest of that.
     pub recipe: String,
@@ -107,8 +110,9 @@ pub struct Asked<'a> {
 /// Where to read on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum From {
-    /// A new feed, from the input's beginning: what was claimed before is a duplicate.
-    Beginning,
+    /// A new feed, from the input's beginning: what was claimed before is a duplicate. Up to `read_before` the same input
+    /// was read before.
+    Beginning { read_before: u64 },
     /// The same feed, from where it stood.
     Recorded,
 }
@@ -119,7 +123,7 @@ impl Job {
         [b"pipe\0", output.as_os_str().as_bytes()].concat()
     }
 
-    pub fn new(asked: &Asked<'_>, output: Mark) -> Job {
+    pub fn new(asked: &Asked<'_>, read_before: u64, output: Mark) -> Job {
         Job {
             format: FORMAT,
             input: asked.input.clone(),
@@ -129,6 +133,7 @@ impl Job {
             output,
             rejects: None,
             finished: false,
+            read_before,
             scope: asked.scope.into(),
             recipe: asked.recipe.into(),
             recipe_digest: asked.recipe_digest.into(),
@@ -167,21 +172,26 @@ impl Job {
         if self.recipe_digest != asked.recipe_digest && !asked.accept_recipe {
             return Err(other("event id and time", &self.recipe, asked.recipe));
         }
+        let same_input = self.input.same_input(asked.input);
+        let unchanged = |file| Before::read(file, self.place.position).is_ok_and(|now| now.digest() == self.before);
         if self.finished {
-            return Ok(From::Beginning);
+            let again = same_input && asked.input_file.is_some_and(unchanged);
+            let read_before = if again { self.read_before.max(self.place.position) } else { 0 };
+            return Ok(From::Beginning { read_before });
         }
-        if !self.input.same_input(asked.input) {
+        if !same_input {
             let (recorded, given) = (self.input.name().into(), asked.input.name().into());
             return Err(Refused::OtherInput { output: output(), recorded, given, line: self.place.line });
         }
-        // A stream begins where it begins: whoever sends it again sends what was claimed too.
-        let Some(file) = asked.input_file else { return Ok(From::Beginning) };
-        let before = Before::read(file, self.place.position).ok().map(|before| before.digest());
-        if before.as_ref() != Some(&self.before) {
-            let input = asked.input.name().into();
-            return Err(Refused::InputChanged { input, position: self.place.position });
+        match asked.input_file {
+            // A stream begins where it begins: whoever sends it again sends what was claimed too.
+            None => Ok(From::Beginning { read_before: 0 }),
+            Some(file) if unchanged(file) => Ok(From::Recorded),
+            Some(_) => {
+                let input = asked.input.name().into();
+                Err(Refused::InputChanged { input, position: self.place.position })
+            }
         }
-        Ok(From::Recorded)
     }
 }
 

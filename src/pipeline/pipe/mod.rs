@@ -263,7 +263,7 @@ fn to_file<'a>(
     let recorded = store.note(&name)?.map(|record| Job::read(&path, &record)).transpose()?;
     let (from, finished, mark, rejects_mark) = match &recorded {
         Some(job) => (job.goes_on(&asked)?, job.finished, Some(&job.output), job.rejects.as_ref()),
-        None => (From::Beginning, true, None, None),
+        None => (From::Beginning { read_before: 0 }, true, None, None),
     };
     let file = mark.map(|mark| KeptFile::reopen(&path, mark, finished)).transpose()?.flatten();
     let rejects = Rejects::kept(rejects, rejects_mark, finished)?;
@@ -273,7 +273,8 @@ fn to_file<'a>(
     }
     let mut job = match (from, recorded) {
         (From::Recorded, Some(job)) => job.meaning(&asked),
-        _ => Job::new(&asked, file.mark()),
+        (From::Beginning { read_before }, _) => Job::new(&asked, read_before, file.mark()),
+        (From::Recorded, None) => Job::new(&asked, 0, file.mark()),
     };
     job.rejects = rejects.mark();
     let before = match job.place.position {

@@ -106,6 +106,7 @@ impl Settler<'_> {
         let scope = draft.scope(&self.scope);
         let origin = draft.unlaned_origin(&self.input);
         let mut counts = Counts::default();
+        let read_before = self.job.as_ref().map_or(0, |(_, job)| job.read_before);
         let mut line_number = window.begins.line;
         for line in &window.lines {
             let position = window.begins.position + u64::from(line.start);
@@ -119,6 +120,10 @@ impl Settler<'_> {
                     let first = draft.claim_unlaned(scope, origin, event_id, *week, position as i64)?;
                     *if first { &mut counts.forwarded } else { &mut counts.duplicates } += 1;
                     first
+                }
+                Fate::Forward | Fate::Reject(_) if position < read_before => {
+                    counts.duplicates += u64::from(line.ends_line());
+                    false
                 }
                 Fate::Forward => {
                     counts.unclaimed += 1;

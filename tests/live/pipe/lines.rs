@@ -104,6 +104,8 @@ fn a_rejected_line_is_kept_whole_and_tells_its_origin() {
     assert_eq!(found[1]["base64"], BASE64_STANDARD.encode(b"\xfe\xff"));
     assert!(found[1].get("text").is_none() && found.len() == 2);
 
+    let again = bench.pipe(&[&BY_ID[..], &["in", "out"]].concat());
+    assert_eq!((again.count("rejected"), again.count("duplicates")), (0, 3), "the same lines again");
     bench.write("more", "{}\n");
     bench.pipe(&[&BY_ID[..], &["more", "out"]].concat()).assert_done();
     assert_eq!(rejected(&bench, "out.rejected").len(), 3, "appended by the next feed");
@@ -148,6 +150,14 @@ fn policies_for_lines_without_an_id() {
     let (bench, ran) = run("forward");
     assert_eq!((ran.count("forwarded"), ran.count("unclaimed"), ran.count("duplicates")), (2, 2, 1));
     assert_eq!(bench.read("out"), "{\"id\":1}\n{}\n{}\n{\"id\":2}\n", "never one of them and one duplicate");
+
+    // They have no claim that tells of them, but the file's own record does.
+    let again = bench.pipe(&[&BY_ID[..], &["--missing-id", "forward", "in", "out"]].concat());
+    assert_eq!((again.count("forwarded"), again.count("duplicates")), (0, 5));
+    bench.write("in", format!("{lines}{{}}\n"));
+    let grown = bench.pipe(&[&BY_ID[..], &["--missing-id", "forward", "in", "out"]].concat());
+    assert_eq!((grown.count("unclaimed"), grown.count("duplicates")), (1, 5));
+    assert_eq!(bench.read("out"), "{\"id\":1}\n{}\n{}\n{\"id\":2}\n{}\n");
 
     let (bench, ran) = run("stop");
     assert_eq!(ran.code, Some(1), "{ran:?}");
