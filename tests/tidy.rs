@@ -51,6 +51,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("src/cli/signals.rs", "signal handlers"),
     ("src/kafka/native/", "librdkafka's own interface"),
     ("src/kafka/transaction.rs", "librdkafka's own interface"),
+    ("src/memory.rs", "a setting of the C library"),
     ("src/pipeline/pipe/input.rs", "waiting for input with a time limit"),
 ];
 

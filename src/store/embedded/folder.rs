@@ -29,7 +29,7 @@ const WORKERS: usize = 1;
 /// What a start may have to read again, roughly.
 const JOURNALS_BYTES_MAX: u64 = 128 << 20;
 /// A keyspace's memory table before it is written out.
-const IN_MEMORY_BYTES: u64 = 16 << 20;
+const IN_MEMORY_BYTES: u64 = 8 << 20;
 /// Memory tables that may wait for that; the engine halts writes at four.
 const SEALED_MAX: usize = 3;
 
