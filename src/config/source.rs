@@ -38,7 +38,7 @@ pub const SESSION_TIMEOUT: Setting = Setting::new(
 pub const FETCH_AHEAD: Setting = Setting::new(
     "SEMEL_FETCH_AHEAD",
     Kind::Bytes,
-    Default::Value("16MiB"),
+    Default::Value("4MiB"),
     "How much each worker reads ahead of its windows.",
 );
 

@@ -16,7 +16,7 @@ pub const SIZE: Setting = Setting::new(
 pub const BYTES: Setting = Setting::new(
     "SEMEL_WINDOW_BYTES",
     Kind::Bytes,
-    Default::Value("8MiB"),
+    Default::Value("4MiB"),
     "Most bytes of messages in a window; a single message may be larger.",
 )
 .in_pipe_as("16MiB");

@@ -45,7 +45,7 @@ pub fn copy_here(kafka: &str, input: &str, output: &str, messages: u64) {
         group: unique("copy"),
         assignment: Assignment::Eager,
         session_timeout: Duration::from_secs(10),
-        fetch_ahead_kib: 16 * 1024,
+        fetch_ahead_kib: 4 * 1024,
     });
     let source = source.expect("a source");
     let options = KafkaSinkOptions {
