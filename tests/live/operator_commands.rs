@@ -128,13 +128,13 @@ fn why_tells_what_became_of_an_event() {
         (claim["state"].as_str(), number("partition"), number("offset"), number("settled"), claim["group"].as_str());
     assert_eq!(found, expected, "{settled}");
 
-    let duplicate_of = format!("is a duplicate of it and is dropped");
+    let duplicate_of = "is a duplicate of it and is dropped";
     let origin = format!("claimed   by {}/0/0 at ", world.input);
     expect(
         &["why", "first"],
         &world.settings,
         0,
-        &[&origin, "state     settled", &duplicate_of, "semel release event"],
+        &[&origin, "state     settled", duplicate_of, "semel release event"],
     );
     let doubtful = ["state     unsettled", "not known to have committed", "settled up to 3"];
     expect(&["why", "doubtful"], &world.settings, 0, &doubtful);

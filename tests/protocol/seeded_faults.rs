@@ -57,7 +57,7 @@ fn right_run(seed: u64) -> Evidence {
     }
     let offsets = input.iter().map(offsets_of).collect();
     let mut claims: Vec<Claim> = claims.into_values().collect();
-    claims.sort_by(|a, b| (a.partition, a.offset).cmp(&(b.partition, b.offset)));
+    claims.sort_by_key(|claim| (claim.partition, claim.offset));
     let (partitioning, excused) = (Partitioning::Murmur2, Excused::default());
     Evidence { partitioning, sent, input, output, dead, claims, offsets, excused }
 }
