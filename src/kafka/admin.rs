@@ -38,6 +38,13 @@ pub struct AdminError {
     source: KafkaError,
 }
 
+/// Identity of a cluster; None where it does not tell. One round trip.
+pub fn cluster_id(cluster: &ClusterOptions, timeout: Duration) -> Result<Option<String>, AdminError> {
+    let failed = |source| AdminError { brokers: cluster.brokers.clone(), source };
+    let admin: AdminClient<Context> = cluster.config().create_with_context(cluster.context("admin")).map_err(failed)?;
+    Ok(admin.inner().fetch_cluster_id(timeout))
+}
+
 /// Facts of each named topic. Two round trips.
 pub async fn topic_facts(
     cluster: &ClusterOptions,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::config::sink::Partitioning;
-use crate::kafka::admin::{AdminError, TopicFacts, topic_facts};
+use crate::kafka::admin::{AdminError, TopicFacts, cluster_id, topic_facts};
 use crate::key::TimeRecipe;
 use crate::pipeline::transactional::wiring;
 use crate::protocol::lane::{StreamId, TopicId};
@@ -34,6 +34,10 @@ pub async fn topics(config: &Config, timeout: Duration) -> Result<Topics, AdminE
     let of_source = topic_facts(&source, &read, timeout).await?;
     let of_sink = topic_facts(&sink, &written, timeout).await?;
     let mut found = Topics::default();
+    if source.brokers != sink.brokers {
+        let ids = (cluster_id(&source, timeout)?, cluster_id(&sink, timeout)?);
+        found.problems.extend(two_clusters(&ids, &source.brokers, &sink.brokers));
+    }
     for (name, facts) in &of_source {
         check_source(config, name, facts, &mut found);
     }
@@ -47,6 +51,13 @@ pub async fn topics(config: &Config, timeout: Duration) -> Result<Topics, AdminE
     found.dead_letter_bytes_max = dead_letter.unwrap_or(forward.record_bytes_max);
     found.found = of_source.into_iter().chain(of_sink).collect();
     Ok(found)
+}
+
+/// A transaction cannot span clusters: the group's offsets would be committed where nobody reads them.
+fn two_clusters(ids: &(Option<String>, Option<String>), source: &str, sink: &str) -> Option<String> {
+    (ids.0 != ids.1).then(|| {
+        format!("SEMEL_SINK: {sink} is another cluster than the source's {source}: one transaction cannot span both")
+    })
 }
 
 fn check_presence(name: &str, facts: &TopicFacts, found: &mut Topics) {
@@ -121,4 +132,22 @@ pub fn sharing(config: &Config, cluster: &str, topics: &[TopicId], streams: &[St
 fn other_group(stream: &StreamId, cluster: &str, group: &str, topics: &[TopicId]) -> Option<String> {
     let other = stream.as_kafka().filter(|other| other.cluster == cluster && other.group != group)?;
     topics.iter().any(|known| *known.0 == *other.topic).then(|| other.group.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::two_clusters;
+
+    #[test]
+    fn one_cluster_or_two() {
+        let id = |text: &str| Some(text.to_owned());
+        let cases = [
+            ((id("a"), id("a")), false, "one cluster by two addresses"),
+            ((id("a"), id("b")), true, "two clusters"),
+            ((id("a"), None), true, "one that does not say who it is is not known to be the other"),
+        ];
+        for (ids, right, why) in cases {
+            assert_eq!(two_clusters(&ids, "one:9092", "two:9092").is_some(), right, "{why}");
+        }
+    }
 }

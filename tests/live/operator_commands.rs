@@ -130,12 +130,7 @@ fn why_tells_what_became_of_an_event() {
 
     let duplicate_of = "is a duplicate of it and is dropped";
     let origin = format!("claimed   by {}/0/0 at ", world.input);
-    expect(
-        &["why", "first"],
-        &world.settings,
-        0,
-        &[&origin, "state     settled", duplicate_of, "semel release event"],
-    );
+    expect(&["why", "first"], &world.settings, 0, &[&origin, "state     settled", duplicate_of, "semel release event"]);
     let doubtful = ["state     unsettled", "not known to have committed", "settled up to 3"];
     expect(&["why", "doubtful"], &world.settings, 0, &doubtful);
     expect(&["why", "imported"], &world.settings, 0, &["week      undated", "lane      none", "settled for ever"]);
