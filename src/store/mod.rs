@@ -47,7 +47,8 @@ pub struct Ask {
     pub offset: i64,
 }
 
-/// The claims of one window: distinct keys, ascending by (event id, week).
+/// The claims of one window: distinct keys, ascending by (event id, week). Each has a position of its own on its
+/// lane.
 #[derive(Debug, Clone)]
 pub struct ClaimWindow<'a> {
     pub scope: &'a Scope,

@@ -1,23 +1,24 @@
 //! Weeks: making room for them and retiring them, never in the way of claims in other weeks.
 //!
-//! **Making one**: `CREATE TABLE … (LIKE …)` and `ATTACH PARTITION`, in one transaction. Of the claims table this takes a
-//! SHARE UPDATE EXCLUSIVE lock, beside which inserts go on; `CREATE TABLE … PARTITION OF` would take an exclusive one
-//! and, waiting for the oldest open transaction, hold up every claim behind it. The table is new and empty, so that
-//! there is nothing for `ATTACH` to scan, and no CHECK constraint is needed, for which every later insert would pay.
+//! **Making one**: `CREATE TABLE … (LIKE …)` and `ATTACH PARTITION`, in one transaction. Of the claims table this
+//! takes a SHARE UPDATE EXCLUSIVE lock, beside which inserts go on; `CREATE TABLE … PARTITION OF` would take an
+//! exclusive one and, waiting for the oldest open transaction, hold up every claim behind it. The table is new and
+//! empty, so that there is nothing for `ATTACH` to scan, and no CHECK constraint is needed, for which every later
+//! insert would pay.
 //!
 //! There is never a default partition: it would forbid both this and what follows. A week without a partition refuses
 //! its claims ([`StoreError::NoWeek`]).
 //!
-//! **Retiring one**: mark it by a comment, `DETACH PARTITION … CONCURRENTLY`, `DROP TABLE`. An interruption leaves one of
-//! two traces, and the next retirement goes on from either: a detachment that is pending is finished by `FINALIZE`, a
-//! detached table that has the mark is dropped. A table without the mark is an operator's own, and kept.
+//! **Retiring one**: mark it by a comment, `DETACH PARTITION … CONCURRENTLY`, `DROP TABLE`. An interruption leaves one
+//! of two traces, and the next retirement goes on from either: a detachment that is pending is finished by `FINALIZE`,
+//! a detached table that has the mark is dropped. A table without the mark is an operator's own, and kept.
 //!
-//! **Election.** `DETACH … CONCURRENTLY` waits for all transactions that touched the claims table, and cannot run in one.
-//! So the lock that elects who retires is held by a second connection, in a transaction that touches no table. It is a
-//! transaction's lock: a session's would stay with the server connection behind PgBouncer.
+//! **Election.** `DETACH … CONCURRENTLY` waits for all transactions that touched the claims table, and cannot run in
+//! one. So the lock that elects who retires is held by a second connection, in a transaction that touches no table. It
+//! is a transaction's lock: a session's would stay with the server connection behind PgBouncer.
 //!
-//! **Not handled**: a transaction of somebody else's that stays open for hours on the claims table. Retirement then gives
-//! up after [`DETACH_WAIT`], harming nobody, and is taken up at the next call.
+//! **Not handled**: a transaction of somebody else's that stays open for hours on the claims table. Retirement then
+//! gives up after [`DETACH_WAIT`], harming nobody, and is taken up at the next call.
 
 use std::time::Duration;
 

@@ -37,7 +37,8 @@ impl Limits {
     pub fn new(lock: Duration, statement: Duration) -> Limits {
         let millis = |limit: Duration| limit.as_millis().clamp(1, i32::MAX as u128);
         let begin = format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {}; SET LOCAL jit = off",
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL jit = off;
+             SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {}",
             millis(lock),
             millis(statement)
         );
@@ -90,8 +91,8 @@ impl Pool {
         Ok(Lease { object: Some(object), keep: false })
     }
 
-    /// Makes a connection, to see that it can be made. Refused log-ins are [`StoreError::Rejected`] here, and only here:
-    /// later they are an outage, to be waited for.
+    /// Makes a connection, to see that it can be made. Refused log-ins are [`StoreError::Rejected`] here, and only
+    /// here: later they are an outage, to be waited for.
     pub async fn probe(&self) -> Result<(), StoreError> {
         match self.connections.get().await {
             Ok(_) => Ok(()),

@@ -44,7 +44,8 @@ macro_rules! suite {
         suite!($store, $make;
             claims: one_caller_inserts, the_same_window_again, all_or_nothing, guarded, survives, opposite_orders,
                 big_window, odd_names, refuses_bad_windows, empty_window;
-            lanes: takes, retakes, opens_and_releases, opens_once, closes_elsewhere, closes, drains, a_token_ends_old_claims;
+            lanes: takes, retakes, opens_and_releases, opens_once, closes_elsewhere, closes, drains,
+                a_token_ends_old_claims;
             operator: try_claims, try_claims_at_once, finds, frees_an_event, frees_the_unsettled, forgets_refused,
                 lists_streams, knows_its_id;
             weeks: makes_room, boundaries, retires, tells_sizes, under_load;

@@ -22,8 +22,8 @@ fn through(own: &Own) -> (Proxy, String) {
     (proxy, url)
 }
 
-/// The connection is cut before the claim, in COMMIT, after COMMIT. The outcome is unknown; the stream is taken again in
-/// place of the old token, the same window asked again: and every claim of it is the asker's own.
+/// The connection is cut before the claim, in COMMIT, after COMMIT. The outcome is unknown; the stream is taken again
+/// in place of the old token, the same window asked again: and every claim of it is the asker's own.
 #[test]
 fn a_cut_connection() {
     run(async || {

@@ -46,8 +46,8 @@ fn an_open_transaction_on_the_table() {
     });
 }
 
-/// Detachment pending, detached and not dropped, marked and not detached: the next retirement goes on from there. A table
-/// that an operator has detached is left alone.
+/// Detachment pending, detached and not dropped, marked and not detached: the next retirement goes on from there. A
+/// table that an operator has detached is left alone.
 #[test]
 fn interrupted() {
     run(async || {

@@ -24,7 +24,8 @@ fn holders_are_looked_up() {
             .expect("prepared");
         for rows in [0, 10, 50_000] {
             let fill = format!(
-                "INSERT INTO processed_kafka_events (consumer_scope_id, event_id, week_start, first_seen_at, lane, position)
+                "INSERT INTO processed_kafka_events
+                     (consumer_scope_id, event_id, week_start, first_seen_at, lane, position)
                  SELECT 'billing', 'event ' || n, '2025-12-29', now(), 1, n FROM generate_series(1, {rows}) AS n
                  ON CONFLICT DO NOTHING"
             );
