@@ -1,17 +1,22 @@
 //! What needs no service: the pure core by properties and tables, the whole protocol by a search of small worlds, and
 //! the checker of the live tests.
 
+mod backoff;
 #[path = "../support/checker/mod.rs"]
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod checker;
 mod command_line;
 mod dropped;
+mod event;
 #[path = "../support/generator.rs"]
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod generator;
 mod holds;
+mod lane;
 mod model;
 #[path = "../support/random.rs"]
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod random;
 mod seeded_faults;
+mod start;
+mod window;
