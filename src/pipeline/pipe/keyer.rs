@@ -5,7 +5,8 @@ use crate::config::extraction::Keys;
 use crate::config::pipe::PipeConfig;
 use crate::config::policy::Unclaimable;
 use crate::key::{Bounds, Extraction, KeyError, NoHeaders, OutOfBounds, TimeError, Unkeyed, View};
-use crate::protocol::event::{EventId, EventTime, Week};
+use crate::protocol::event::EventTime;
+use crate::store::embedded::ClaimKey;
 
 /// Why a line cannot be claimed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +43,7 @@ impl Cause {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     /// To be claimed, and forwarded if that is the first claim.
-    Claim(EventId, Week),
+    Claim(ClaimKey),
     /// Nothing on it.
     Empty,
     Reject(Cause),
@@ -61,13 +62,15 @@ pub struct Keyer {
     future_event: Unclaimable,
     bounds: Bounds,
     clock: SharedClock,
+    /// Number of the scope in the store.
+    scope: u32,
 }
 
 impl Keyer {
-    pub fn new(config: &PipeConfig, clock: SharedClock) -> Keyer {
+    pub fn new(config: &PipeConfig, clock: SharedClock, scope: u32) -> Keyer {
         let Keys { extraction, .. } = config.keys.clone();
         let PipeConfig { missing_id, missing_time, old_event, future_event, bounds, .. } = *config;
-        Keyer { extraction, missing_id, missing_time, old_event, future_event, bounds, clock }
+        Keyer { extraction, missing_id, missing_time, old_event, future_event, bounds, clock, scope }
     }
 
     /// For the bounds of a window's events.
@@ -86,7 +89,7 @@ impl Keyer {
         let view = View { key: None, value: Some(line), timestamp_millis: None, headers: &NoHeaders };
         match self.extraction.key(&view) {
             Ok(key) => match self.bounds.check(key.week, now) {
-                Ok(()) => Fate::Claim(key.event_id, key.week),
+                Ok(()) => Fate::Claim(ClaimKey::new(self.scope, &key.event_id, key.week)),
                 Err(old @ OutOfBounds::Old { .. }) => by_policy(self.old_event, Cause::Bounds(old)),
                 Err(ahead @ OutOfBounds::Ahead { .. }) => by_policy(self.future_event, Cause::Bounds(ahead)),
             },

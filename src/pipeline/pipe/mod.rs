@@ -76,6 +76,8 @@ pub enum PipeError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Settle(#[from] SettleError),
+    #[error("no thread could be started")]
+    Thread(#[source] io::Error),
     #[error("stopped before line {line} of {input} (byte {position}), as asked")]
     Stopped { input: String, line: u64, position: u64, source: Cause },
 }
@@ -91,6 +93,7 @@ impl PipeError {
             | PipeError::Open(_)
             | PipeError::Store(_)
             | PipeError::Settle(_)
+            | PipeError::Thread(_)
             | PipeError::Stopped { .. } => false,
         }
     }
@@ -138,6 +141,8 @@ pub fn run(order: &Order<'_>, tell: &mut dyn FnMut(Progress)) -> Result<Summary,
 struct Ready<'a> {
     input: Input,
     settler: Settler<'a>,
+    /// Its number in the store.
+    scope: u32,
     went_on: bool,
     output_name: String,
 }
@@ -282,6 +287,7 @@ fn to_file<'a>(
         position => Before::read(&input.file, position).map_err(unread)?,
     };
     let mut draft = store.draft(order.clock.now())?;
+    let scope = draft.scope(&order.config.scope);
     draft.note(&name, &job.write());
     draft.note(&recipe.name(), &recipe.record());
     draft.commit()?;
@@ -295,7 +301,6 @@ fn to_file<'a>(
     let settler = Settler {
         store,
         clock: order.clock.clone(),
-        scope: order.config.scope.clone(),
         input: topic(&input.mark),
         output: Box::new(file),
         output_path: path.clone(),
@@ -304,7 +309,7 @@ fn to_file<'a>(
         before,
         scratch: Scratch::default(),
     };
-    Ok(Ready { input, settler, went_on: position > 0, output_name: path.display().to_string() })
+    Ok(Ready { input, settler, scope, went_on: position > 0, output_name: path.display().to_string() })
 }
 
 fn to_stream<'a>(
@@ -319,12 +324,12 @@ fn to_stream<'a>(
     let opened = path.as_deref().map_or_else(Stream::standard_output, Stream::open);
     let stream = opened.map_err(|source| NotOurs::Io { path: PathBuf::from(&name), source })?;
     let mut draft = store.draft(order.clock.now())?;
+    let scope = draft.scope(&order.config.scope);
     draft.note(&recipe.name(), &recipe.record());
     draft.commit()?;
     let settler = Settler {
         store,
         clock: order.clock.clone(),
-        scope: order.config.scope.clone(),
         input: topic(&input.mark),
         output: Box::new(stream),
         output_path: PathBuf::from(&name),
@@ -333,7 +338,7 @@ fn to_stream<'a>(
         before: Before::default(),
         scratch: Scratch::default(),
     };
-    Ok(Ready { input, settler, went_on: false, output_name: name })
+    Ok(Ready { input, settler, scope, went_on: false, output_name: name })
 }
 
 /// What `semel why` names as a claim's origin.
@@ -343,13 +348,13 @@ fn topic(input: &InputMark) -> Arc<str> {
 
 impl Ready<'_> {
     fn run(self, order: &Order<'_>, tell: &mut dyn FnMut(Progress)) -> Result<Summary, PipeError> {
-        let Ready { input, mut settler, went_on, output_name } = self;
+        let Ready { input, mut settler, scope: scope_number, went_on, output_name } = self;
         let begin = Instant::now();
         let (name, length) = (input.mark.name().to_owned(), input.length);
         let job = settler.job.as_ref().map(|(_, job)| job);
         let (place, too_long) = job.map_or((lines::Place::START, None), |job| (job.place, job.too_long));
         let limits = Limits { lines_max: order.config.messages_max, bytes_max: order.config.bytes_max };
-        let keyer = Keyer::new(order.config, order.clock.clone());
+        let keyer = Keyer::new(order.config, order.clock.clone(), scope_number);
         let (mut counts, mut bytes) = (Counts::default(), 0);
         // A reader that waits for a quiet stream must hear of an error on this side.
         let over = AtomicBool::new(false);
@@ -377,7 +382,10 @@ impl Ready<'_> {
             let (windows, arriving) = bounded(1);
             let (giving_back, used) = bounded(2);
             let reader = Reader::new(input, place, too_long, &keyer, limits, &stop);
-            scope.spawn(move || reader.run(&windows, &used));
+            let name = "reader".to_owned();
+            let started =
+                std::thread::Builder::new().name(name).spawn_scoped(scope, move || reader.run(&windows, &used));
+            started.map_err(PipeError::Thread)?;
             let ended = settle_all(arriving, giving_back);
             over.store(true, Ordering::Relaxed);
             ended

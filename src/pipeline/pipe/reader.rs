@@ -18,6 +18,8 @@ pub struct Window {
     /// The lines' bytes, and perhaps the beginning of the next.
     pub bytes: Vec<u8>,
     pub lines: Vec<Line>,
+    /// The lines that ask for a claim, by key and then as they come.
+    pub asking: Vec<u32>,
     pub begins: Place,
     pub ends: Place,
     /// Where it ends inside a line that is too long.
@@ -160,6 +162,18 @@ impl<'a> Reader<'a> {
         self.rest = bytes.split_off(split);
         self.too_long = too_long;
         self.place = Place { position: begins.position + split as u64, line: line_number };
-        Ok(Window { bytes, lines, begins, ends: self.place, too_long, then })
+        let asking = asking(&lines);
+        Ok(Window { bytes, lines, asking, begins, ends: self.place, too_long, then })
     }
+}
+
+/// Neighbours in the store's order are neighbours in memory and on disk, and repeats of a key stand side by side.
+fn asking(lines: &[Line]) -> Vec<u32> {
+    let key = |n: u32| match &lines[n as usize].fate {
+        Fate::Claim(key) => Some(key),
+        _ => None,
+    };
+    let mut asking: Vec<u32> = (0..lines.len() as u32).filter(|&n| key(n).is_some()).collect();
+    asking.sort_unstable_by(|&a, &b| key(a).cmp(&key(b)).then(a.cmp(&b)));
+    asking
 }

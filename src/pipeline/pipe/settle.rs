@@ -26,7 +26,7 @@ use super::reader::{Then, Window};
 use super::rejects::{Rejected, Rejects};
 use super::report::Counts;
 use crate::clock::SharedClock;
-use crate::protocol::event::{Scope, Week};
+use crate::protocol::event::Week;
 use crate::store::StoreError;
 use crate::store::embedded::{Draft, EmbeddedStore};
 
@@ -44,7 +44,6 @@ pub enum SettleError {
 pub struct Settler<'a> {
     pub store: &'a EmbeddedStore,
     pub clock: SharedClock,
-    pub scope: Scope,
     /// The input's name.
     pub input: Arc<str>,
     pub output: Box<dyn Output>,
@@ -99,27 +98,48 @@ impl Settler<'_> {
         Ok(draft.commit()?)
     }
 
+    /// Which lines are the first of their event.
+    fn claim(&mut self, window: &Window, draft: &mut Draft<'_>) -> Result<Vec<bool>, SettleError> {
+        let origin = draft.unlaned_origin(&self.input);
+        let mut first = vec![false; window.lines.len()];
+        let mut asked = None;
+        for &n in &window.asking {
+            let line = &window.lines[n as usize];
+            let Fate::Claim(key) = &line.fate else { continue };
+            // Of several lines with one key the first one asks.
+            if asked == Some(key) {
+                continue;
+            }
+            asked = Some(key);
+            if self.scratch.weeks.insert(key.week()) {
+                draft.make_week(key.week())?;
+            }
+            let position = window.begins.position + u64::from(line.start);
+            first[n as usize] = draft.claim_unlaned(origin, key, position as i64)?;
+        }
+        Ok(first)
+    }
+
     /// Claims what can be claimed, and collects what is to be written.
     fn judge(&mut self, window: &Window, draft: &mut Draft<'_>) -> Result<Counts, SettleError> {
         self.scratch.forwarded.clear();
         self.scratch.rejected.clear();
-        let scope = draft.scope(&self.scope);
-        let origin = draft.unlaned_origin(&self.input);
+        let first = self.claim(window, draft)?;
         let mut counts = Counts::default();
         let read_before = self.job.as_ref().map_or(0, |(_, job)| job.read_before);
         let mut line_number = window.begins.line;
-        for line in &window.lines {
+        for (n, line) in window.lines.iter().enumerate() {
             let position = window.begins.position + u64::from(line.start);
             let whole = &window.bytes[line.start as usize..line.end as usize];
             counts.read += u64::from(line.ends_line());
             let forward = match &line.fate {
-                Fate::Claim(event_id, week) => {
-                    if self.scratch.weeks.insert(*week) {
-                        draft.make_week(*week)?;
-                    }
-                    let first = draft.claim_unlaned(scope, origin, event_id, *week, position as i64)?;
-                    *if first { &mut counts.forwarded } else { &mut counts.duplicates } += 1;
-                    first
+                Fate::Claim(_) if first[n] => {
+                    counts.forwarded += 1;
+                    true
+                }
+                Fate::Claim(_) => {
+                    counts.duplicates += 1;
+                    false
                 }
                 Fate::Forward | Fate::Reject(_) if position < read_before => {
                     counts.duplicates += u64::from(line.ends_line());

@@ -20,6 +20,26 @@ use crate::protocol::lane::{Holder, LaneId, Position};
 use crate::protocol::verdict::Claimed;
 use crate::store::{Ask, StoreError, TryClaim};
 
+/// The key of a claim without a lane, ready to be asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimKey {
+    week: Week,
+    key: UserKey,
+}
+
+impl ClaimKey {
+    /// `scope`: its number in the store.
+    pub fn new(scope: u32, event_id: &EventId, week: Week) -> ClaimKey {
+        let mut out = Out::default();
+        key::write(&mut out, scope, event_id);
+        ClaimKey { week, key: UserKey::from(out.0) }
+    }
+
+    pub fn week(&self) -> Week {
+        self.week
+    }
+}
+
 pub struct Draft<'a> {
     inner: MutexGuard<'a, Inner>,
     batch: OwnedWriteBatch,
@@ -66,20 +86,18 @@ impl<'a> Draft<'a> {
         Ok(self.inner.make_week(week)?)
     }
 
-    /// Claims for ever, at a place of an origin without a lane. `false`: somebody has it, perhaps this draft.
-    pub fn claim_unlaned(
-        &mut self,
-        scope: u32,
-        origin: u32,
-        event_id: &EventId,
-        week: Week,
-        position: Position,
-    ) -> Result<bool, StoreError> {
-        key::write(&mut self.key, scope, event_id);
-        let holder = Holder { lane: None, position };
+    /// Claims for ever, at a place of an origin without a lane. `false`: somebody has it. The keys of a draft are
+    /// distinct; in ascending order they are found faster.
+    pub fn claim_unlaned(&mut self, origin: u32, key: &ClaimKey, position: Position) -> Result<bool, StoreError> {
+        self.use_week(key.week)?;
+        let Some((_, space)) = &self.week else { return Err(StoreError::NoWeek(key.week)) };
+        if space.contains_key(&key.key).map_err(Trouble::Read)? {
+            return Ok(false);
+        }
         let whence = Whence::Numbered { origin, position, offset: Some(position) };
         body::write(&mut self.value, &whence, self.first_seen_at);
-        Ok(self.insert_or_read(week, holder, true)? == Claimed::Inserted)
+        self.batch.insert(space, key.key.clone(), self.value.0.as_slice());
+        Ok(true)
     }
 
     pub(super) fn claim_laned(&mut self, scope: u32, ask: &Ask) -> Result<Claimed, Trouble> {
@@ -109,13 +127,7 @@ impl<'a> Draft<'a> {
     }
 
     fn insert_or_read(&mut self, week: Week, holder: Holder, repeats: bool) -> Result<Claimed, Trouble> {
-        if self.week.as_ref().is_none_or(|(at, _)| *at != week) {
-            let space = self.inner.weeks.get(&week).ok_or(Trouble::NoWeek(week))?;
-            self.week = Some((week, space.clone()));
-            if !self.touched.contains(space) {
-                self.touched.push(space.clone());
-            }
-        }
+        self.use_week(week)?;
         let Some((_, space)) = &self.week else { return Err(Trouble::NoWeek(week)) };
         let key = UserKey::from(self.key.0.as_slice());
         if repeats {
@@ -133,6 +145,18 @@ impl<'a> Draft<'a> {
         }
         self.batch.insert(space, key, self.value.0.as_slice());
         Ok(Claimed::Inserted)
+    }
+
+    /// Week by week: most drafts have one or two.
+    fn use_week(&mut self, week: Week) -> Result<(), Trouble> {
+        if self.week.as_ref().is_none_or(|(at, _)| *at != week) {
+            let space = self.inner.weeks.get(&week).ok_or(Trouble::NoWeek(week))?;
+            self.week = Some((week, space.clone()));
+            if !self.touched.contains(space) {
+                self.touched.push(space.clone());
+            }
+        }
+        Ok(())
     }
 
     fn origin(&mut self, ask: &Ask) -> u32 {

@@ -26,7 +26,7 @@ use async_trait::async_trait;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use self::code::Unreadable;
-pub use self::draft::Draft;
+pub use self::draft::{ClaimKey, Draft};
 use self::inner::Inner;
 use super::{
     Claim, ClaimStore, ClaimWindow, Free, Guard, OpenLane, Refused, Room, StoreError, StreamState, Take, Taken,
