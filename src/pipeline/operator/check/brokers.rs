@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::{ASK, Brokers, Facts};
+use super::{ASK, Facts};
 use crate::config::Config;
 use crate::kafka::admin::broker_settings;
+use crate::kafka::client::ClusterOptions;
 use crate::kafka::groups::Groups;
 use crate::pipeline::chain;
 use crate::pipeline::transactional::wiring;
@@ -18,7 +19,8 @@ const OFFSETS_KEPT: (&str, u64) = ("offsets.retention.minutes", 10_080);
 /// The settled offsets of idle partitions are committed again daily: with less, one missed refresh loses them.
 const OFFSETS_KEPT_MINUTES_MIN: u64 = 3 * 24 * 60;
 
-pub(super) fn check(facts: &mut Facts, config: &Config) -> Option<Brokers> {
+/// A client of the cluster, where both sides answer.
+pub(super) fn check(facts: &mut Facts, config: &Config) -> Option<Groups> {
     let source = wiring::source_cluster(config);
     let sink = wiring::sink_cluster(config);
     let ask = |facts: &mut Facts, side: &str, cluster| {
@@ -36,10 +38,10 @@ pub(super) fn check(facts: &mut Facts, config: &Config) -> Option<Brokers> {
     }
     facts.ok("kafka", format!("cluster {id} with {} brokers at {}", ids.len(), source.brokers));
     settings(facts, config, &source, &ids);
-    Some(Brokers { groups, ids })
+    Some(groups)
 }
 
-fn settings(facts: &mut Facts, config: &Config, cluster: &crate::kafka::client::ClusterOptions, ids: &[i32]) {
+fn settings(facts: &mut Facts, config: &Config, cluster: &ClusterOptions, ids: &[i32]) {
     let Some(&broker) = ids.first() else { return };
     let Ok(runtime) = super::super::claims::runtime() else { return };
     let settings = match runtime.block_on(broker_settings(cluster, broker, ASK)) {

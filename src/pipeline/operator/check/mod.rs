@@ -11,7 +11,6 @@ use std::fmt;
 use super::{ASK, Claims};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::kafka::groups::Groups;
 use crate::pipeline::transactional::wiring;
 use crate::pipeline::{chain, preflight};
 use crate::source::kafka::KafkaSource;
@@ -98,10 +97,10 @@ pub fn check(config: &Config, clock: &dyn Clock) -> Facts {
         let streams = claims.ask(|store| async move { store.streams().await });
         streams.map_err(|error| facts.fail("lanes", chain(&error))).ok()
     });
-    let Some(brokers) = brokers::check(&mut facts, config) else { return facts };
-    let all_there = topics::check(&mut facts, config, &brokers.groups);
-    transactions::check(&mut facts, config, &brokers);
-    let members = group::check(&mut facts, config, &brokers.groups);
+    let Some(groups) = brokers::check(&mut facts, config) else { return facts };
+    let all_there = topics::check(&mut facts, config, &groups);
+    transactions::check(&mut facts, config);
+    let members = group::check(&mut facts, config, &groups);
     if all_there {
         lanes(&mut facts, config, claims.as_ref(), streams.as_deref(), members);
     }
@@ -126,11 +125,4 @@ fn lanes(facts: &mut Facts, config: &Config, claims: Option<&Claims>, streams: O
     sharing.iter().for_each(|line| facts.preflight(Level::Fail, line));
     group::recipe(facts, config, &partitions, streams);
     group::starts(facts, config, claims, &source, &partitions, members);
-}
-
-/// What [`brokers`] hands on.
-struct Brokers {
-    groups: Groups,
-    /// Of the source's and the sink's cluster, which is one.
-    ids: Vec<i32>,
 }
