@@ -41,6 +41,16 @@ fn how_it_ends() {
         (&["config", "schema"], &[], 0, "needs no setting"),
         (&["config", "show"], &[], 0, "shows what there is"),
         (&["completions", "bash"], &[], 0, "needs no setting"),
+        (&["check"], &[], 64, "it checks what `run` would be told"),
+        (&["why"], VALID, 64, "why what?"),
+        (&["why", " "], VALID, 64, "a blank id"),
+        (&["why", "--stored", "a", "b"], VALID, 64, "one id as the table holds it"),
+        (&["release"], VALID, 64, "release what?"),
+        (&["release", "event", "a"], &[VALID[3]], 64, "in which scope?"),
+        (&["release", "event", "a", "--week", "2026-01-06"], VALID, 64, "no Monday"),
+        (&["release", "group", "g"], &[VALID[3]], 64, "on which brokers?"),
+        (&["recover"], &[VALID[3]], 64, "which group?"),
+        (&["partitions"], &[], 64, "in which store?"),
     ];
     for (arguments, environment, right, why) in cases {
         let (code, _, errors) = semel(arguments, environment);
