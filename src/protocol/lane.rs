@@ -18,13 +18,14 @@ pub struct Token(pub i64);
 /// Place on a lane. For Kafka: the offset.
 pub type Position = i64;
 
-/// Identity of a stream, as the store keeps it: `kafka:<cluster>/<group>/<topic id>/<partition>`.
+/// Identity of a stream, as the store keeps it: `kafka:<cluster>/<group>/<topic>/<topic id>/<partition>`. The id tells
+/// a topic from the one that had its name before, the name tells that they are of one name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(Box<str>);
 
 impl StreamId {
-    pub fn kafka(cluster: &str, group: &str, topic: &TopicId, partition: i32) -> StreamId {
-        StreamId(format!("kafka:{cluster}/{group}/{topic}/{partition}").into())
+    pub fn kafka(cluster: &str, group: &str, (name, id): (&str, &TopicId), partition: i32) -> StreamId {
+        StreamId(format!("kafka:{cluster}/{group}/{name}/{id}/{partition}").into())
     }
 
     /// Takes back an identity as read from a store.
@@ -33,12 +34,13 @@ impl StreamId {
     }
 
     /// What [`StreamId::kafka`] put together; None for a stream of another kind of source. A group's name may hold
-    /// slashes, ids do not.
+    /// slashes, a topic's and ids do not.
     pub fn as_kafka(&self) -> Option<KafkaStream<'_>> {
         let (cluster, rest) = self.0.strip_prefix("kafka:")?.split_once('/')?;
         let (rest, partition) = rest.rsplit_once('/')?;
-        let (group, topic) = rest.rsplit_once('/')?;
-        Some(KafkaStream { cluster, group, topic, partition: partition.parse().ok()? })
+        let (rest, topic) = rest.rsplit_once('/')?;
+        let (group, name) = rest.rsplit_once('/')?;
+        Some(KafkaStream { cluster, group, name, topic, partition: partition.parse().ok()? })
     }
 
     pub fn as_str(&self) -> &str {
@@ -51,9 +53,17 @@ impl StreamId {
 pub struct KafkaStream<'a> {
     pub cluster: &'a str,
     pub group: &'a str,
+    pub name: &'a str,
     /// A [`TopicId`].
     pub topic: &'a str,
     pub partition: i32,
+}
+
+impl KafkaStream<'_> {
+    /// Whether this is the same partition of the same group's topic, when the topic had another id.
+    pub fn is_former_of(&self, now: &KafkaStream<'_>) -> bool {
+        KafkaStream { topic: now.topic, ..*self } == *now && self.topic != now.topic
+    }
 }
 
 /// Kafka's topic id: 128 bits in unpadded URL-safe base64, as the broker and its tools print it.
@@ -162,19 +172,35 @@ mod tests {
 
     #[test]
     fn streams_are_taken_apart() {
+        let kafka = |group: &str, partition| StreamId::kafka("c", group, ("orders", &TopicId("t".into())), partition);
         let cases = [
-            (StreamId::kafka("c", "g", &TopicId("t".into()), 3), Some(("c", "g", "t", 3)), "as it was made"),
-            (
-                StreamId::kafka("c", "a/b/c", &TopicId("t".into()), 0),
-                Some(("c", "a/b/c", "t", 0)),
-                "slashes in a group",
-            ),
+            (kafka("g", 3), Some(("c", "g", "orders", "t", 3)), "as it was made"),
+            (kafka("a/b/c", 0), Some(("c", "a/b/c", "orders", "t", 0)), "slashes in a group"),
             (StreamId::from_stored("slot:orders/1"), None, "another kind of stream"),
-            (StreamId::from_stored("kafka:c/g/t"), None, "a part is missing"),
+            (StreamId::from_stored("kafka:c/t/0"), None, "a part is missing"),
         ];
         for (stream, right, why) in cases {
-            let found = stream.as_kafka().map(|found| (found.cluster, found.group, found.topic, found.partition));
+            let found = stream.as_kafka().map(|of| (of.cluster, of.group, of.name, of.topic, of.partition));
             assert_eq!(found, right, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_topic_made_anew_is_known_by_its_name() {
+        let stream = |group: &str, name: &str, id: &str, partition| {
+            StreamId::kafka("c", group, (name, &TopicId(id.into())), partition)
+        };
+        let cases = [
+            (stream("g", "orders", "old", 1), true, "the same but for the id"),
+            (stream("g", "orders", "new", 1), false, "itself"),
+            (stream("g", "orders", "old", 2), false, "another partition"),
+            (stream("g", "other", "old", 1), false, "another topic"),
+            (stream("h", "orders", "old", 1), false, "another group"),
+        ];
+        let now = stream("g", "orders", "new", 1);
+        for (other, right, why) in cases {
+            let former = other.as_kafka().zip(now.as_kafka()).is_some_and(|(other, now)| other.is_former_of(&now));
+            assert_eq!(former, right, "{why}");
         }
     }
 }

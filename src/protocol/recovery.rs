@@ -24,6 +24,8 @@ pub fn recovered(seen: &Seen) -> Option<Recovered> {
     // A settled offset of Semel's own counts, whatever store it speaks of; one that somebody else wrote does not.
     let mark = seen.settled.as_ref().and_then(|settled| Some((settled.position, settled.mark.as_ref()?)));
     let position = match (mark, seen.committed) {
+        // The lane is that of a log that is gone.
+        _ if seen.row.is_none() && seen.former.is_some() => seen.log_start,
         // Both offsets speak of a log that is gone.
         (Some((_, mark)), _) if mark.topic != seen.topic => seen.log_start,
         (_, Some(committed)) => readable(committed),
@@ -51,6 +53,7 @@ mod tests {
             settled: settled.map(|(position, mark)| Settled { position, mark }),
             row: Some(Row { open: LaneId(7), drained: None }),
             open_elsewhere: false,
+            former: None,
             store: StoreId("here".into()),
             topic: TopicId("t".into()),
             log_start: 10,
@@ -78,6 +81,11 @@ mod tests {
             (seen(Some(50), Some((50, mark("here", "t")))), None, "it goes on by itself"),
             (seen(Some(30), Some((50, mark("here", "t")))), None, "a rewind is a discontinuity, not a halt"),
             (Seen { row: None, ..seen(Some(50), None) }, None, "adoption"),
+            (
+                Seen { row: None, former: Some(Row { open: LaneId(7), drained: None }), ..seen(Some(50), None) },
+                Some((missing, 10, true)),
+                "the topic was made anew after a crash: its new log is read whole",
+            ),
             (
                 Seen { row: Some(Row { open: LaneId(7), drained: Some(50) }), ..seen(None, None) },
                 None,

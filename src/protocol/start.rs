@@ -41,6 +41,9 @@ pub struct Seen {
     pub row: Option<Row>,
     /// The lane that the settled offset's metadata names is open on another stream, that of the topic's former id.
     pub open_elsewhere: bool,
+    /// The lane that is open on a stream of the topic's former id, where no offset names it: Kafka deletes the offsets
+    /// of both groups with a topic. Where there are several, one that was not drained.
+    pub former: Option<Row>,
     /// Of the store and the topic that are there now.
     pub store: StoreId,
     pub topic: TopicId,
@@ -146,6 +149,15 @@ fn decide_from(seen: &Seen, settled: Position, mark: &Mark) -> Start {
 }
 
 fn without_settled(seen: &Seen) -> Start {
+    if let (None, Some(Row { open, drained })) = (seen.row, seen.former) {
+        // The topic was made anew and its offsets went with it. An offset that is still there speaks of the old log.
+        return match drained {
+            Some(cut) => {
+                Start::NewLane { position: seen.log_start, cut: Some(Cut { prev: open, cut }), why: Why::TopicMadeAnew }
+            }
+            None => Start::Halt(Halt::SettledMissing { open }),
+        };
+    }
     match (seen.row, seen.committed) {
         (None, None) => {
             let latest = seen.reset == Reset::Latest && !seen.added_later;
@@ -180,4 +192,46 @@ pub(super) fn bounded(committed: Position, seen: &Seen) -> (Position, Option<Why
 /// that lane never came to be, and what it was to release is carried on.
 fn cut_of(mark: &Mark, settled: Position, still_open: bool) -> Option<Cut> {
     if still_open { Some(Cut { prev: mark.lane, cut: settled }) } else { mark.cut }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A partition of which no offset speaks.
+    fn unknown(row: Option<Row>, former: Option<Row>) -> Seen {
+        Seen {
+            committed: None,
+            settled: None,
+            row,
+            open_elsewhere: false,
+            former,
+            store: StoreId("here".into()),
+            topic: TopicId("new".into()),
+            log_start: 3,
+            log_end: 50,
+            reset: Reset::Latest,
+            added_later: false,
+        }
+    }
+
+    #[test]
+    fn a_topic_made_anew_whose_offsets_went_with_it() {
+        let (open, own) = (LaneId(1), LaneId(2));
+        let row = |open, drained| Some(Row { open, drained });
+        let anew = |cut| Start::NewLane { position: 3, cut: Some(Cut { prev: open, cut }), why: Why::TopicMadeAnew };
+        let missing = |open| Start::Halt(Halt::SettledMissing { open });
+        let first = Start::NewLane { position: 50, cut: None, why: Why::FirstStart };
+        let stale = Seen { committed: Some(40), ..unknown(None, row(open, Some(20))) };
+        let cases = [
+            (unknown(None, row(open, Some(20))), anew(20), "read whole; claims behind the drain are free again"),
+            (stale, anew(20), "an offset that outlived its topic says nothing"),
+            (unknown(None, row(open, None)), missing(open), "which claims were settled cannot be known"),
+            (unknown(row(own, None), row(open, Some(20))), missing(own), "the topic's own lane comes first"),
+            (unknown(None, None), first, "nobody has read it before"),
+        ];
+        for (seen, right, why) in cases {
+            assert_eq!(decide(&seen), right, "{why}");
+        }
+    }
 }

@@ -157,6 +157,13 @@ pub struct Room {
     pub bytes: Option<u64>,
 }
 
+/// The open lane of the same partition when its topic had another id. Of several, one that was not drained.
+pub fn former<'a>(streams: impl Iterator<Item = (&'a StreamId, Option<Row>)>, stream: &StreamId) -> Option<Row> {
+    let now = stream.as_kafka()?;
+    let former = streams.filter(|(stream, _)| stream.as_kafka().is_some_and(|of| of.is_former_of(&now)));
+    former.filter_map(|(_, row)| row).min_by_key(|row| row.drained.is_some())
+}
+
 /// Which claims to free.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Free {

@@ -24,6 +24,7 @@ fn nothing() -> Seen {
         settled: None,
         row: None,
         open_elsewhere: false,
+        former: None,
         store: store("s"),
         topic: topic("t"),
         log_start: 10,

@@ -254,10 +254,10 @@ impl World {
         self.excused.skipped.push(Skipped { topic, generation, partition, from, to, unsettled });
     }
 
-    /// Says that the log before this one was read up to this offset only.
+    /// Says that the log before this one may have been read up to this offset only, and claimed beyond it.
     pub fn lost_with_its_log(&mut self, partition: i32, from: i64) {
         let (topic, generation) = (self.input.clone(), self.generation - 1);
-        self.excused.skipped.push(Skipped { topic, generation, partition, from, to: i64::MAX, unsettled: false });
+        self.excused.skipped.push(Skipped { topic, generation, partition, from, to: i64::MAX, unsettled: true });
     }
 
     /// The input of all generations, with what was deleted since it was remembered.
@@ -332,7 +332,8 @@ impl World {
             .zip(settled)
             .map(|((log, committed), settled)| {
                 let mark = settled.as_ref().and_then(|(_, metadata)| Mark::decode(metadata));
-                let stream = mark.map(|mark| format!("/{}/{}/{}", self.group, mark.topic, log.partition));
+                let stream =
+                    mark.map(|mark| format!("/{}/{}/{}/{}", self.group, self.input, mark.topic, log.partition));
                 let found = stream.and_then(|stream| open.iter().find(|(name, _)| name.ends_with(&stream)));
                 Offsets {
                     topic: log.topic.clone(),

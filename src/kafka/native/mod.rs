@@ -67,6 +67,11 @@ impl NativeError {
         }
     }
 
+    /// The topic was deleted, or never was.
+    pub fn is_unknown_topic(&self) -> bool {
+        matches!(self.code, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic)
+    }
+
     fn of(code: RDKafkaRespErr) -> NativeError {
         let code = RDKafkaErrorCode::from(code);
         NativeError { code, text: code.to_string(), retriable: false, fatal: false, requires_abort: false }

@@ -23,9 +23,9 @@ use crate::kafka::TopicPartition;
 use crate::kafka::groups::{Groups, NewOffset};
 use crate::pipeline::transactional::{draw_lane, draw_token};
 use crate::protocol::event::EventTime;
-use crate::protocol::lane::{LaneId, Mark, Position, StreamId, Token};
+use crate::protocol::lane::{Cut, LaneId, Mark, Position, StreamId, Token};
 use crate::protocol::recovery::{Recovered, recovered};
-use crate::protocol::start::{Halt, Reset, Settled, Start};
+use crate::protocol::start::{Halt, Reset, Seen, Settled, Start};
 use crate::source::kafka::{KafkaSource, KafkaSourceOptions};
 use crate::store::{LaneFor, OpenLane, Take};
 
@@ -99,7 +99,7 @@ impl<'a> Recover<'a> {
             return Ok(Vec::new());
         }
         let mut tokens = BTreeMap::new();
-        let mut known = BTreeMap::new();
+        let mut known = known(self.claims)?;
         for plan in &halted {
             let (stream, token) = (&plan.standing.stream, draw_token()?);
             let take = &Take { stream, token, instead_of: None };
@@ -115,7 +115,7 @@ impl<'a> Recover<'a> {
             let Some(recovered) = plan.recovered else { continue };
             let (standing, lane) = (&plan.standing, draw_lane()?);
             let (store, topic) = (standing.seen.store.clone(), standing.seen.topic.clone());
-            let mark = Mark { store, topic, lane, cut: None };
+            let mark = Mark { store, topic, lane, cut: cut_of(standing) };
             news.push(New { standing, recovered, token: tokens[&standing.place], lane, mark });
         }
         self.commit(&news)?;
@@ -161,11 +161,18 @@ impl<'a> Recover<'a> {
         let New { standing, recovered, token, lane, .. } = new;
         // A change of what claims mean is acknowledged elsewhere: the new lane carries on what the old one meant.
         let lane_for = standing.opened_for.as_ref().unwrap_or(&self.lane_for);
-        let open = &OpenLane { stream: &standing.stream, token: *token, lane: *lane, cut: None, lane_for, now };
+        let open =
+            &OpenLane { stream: &standing.stream, token: *token, lane: *lane, cut: cut_of(standing), lane_for, now };
         self.claims.ask(|store| async move { store.open_lane(open).await })?;
         let (topic, partition) = (standing.topic.clone(), standing.place.partition);
         Ok(Done { topic, partition, lane: *lane, position: recovered.position })
     }
+}
+
+/// Closes the lane of a topic's former self without releasing a claim of it.
+fn cut_of(standing: &Standing) -> Option<Cut> {
+    let Seen { row: None, former: Some(former), .. } = standing.seen else { return None };
+    Some(Cut { prev: former.open, cut: Position::MAX })
 }
 
 impl Plan {

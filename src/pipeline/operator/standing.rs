@@ -7,7 +7,7 @@ use crate::kafka::TopicPartition;
 use crate::protocol::lane::{StoreId, StreamId, TopicId};
 use crate::protocol::start::{Reset, Row, Seen, Start, decide};
 use crate::source::kafka::{KafkaSource, Offsets};
-use crate::store::LaneFor;
+use crate::store::{LaneFor, former};
 
 /// One partition of the group.
 #[derive(Debug, Clone)]
@@ -24,6 +24,7 @@ pub struct Standing {
 /// A group's topics, and who they are.
 pub struct Partitions {
     pub cluster: String,
+    pub names: Vec<String>,
     pub ids: Vec<TopicId>,
     pub places: Vec<TopicPartition>,
 }
@@ -41,11 +42,12 @@ impl Partitions {
             let partitions = 0..source.partition_count(topic, ASK)?;
             places.extend(partitions.map(|partition| TopicPartition { topic, partition }));
         }
-        Ok(Partitions { cluster, ids, places })
+        Ok(Partitions { cluster, names: topics.to_vec(), ids, places })
     }
 
     pub fn stream(&self, group: &str, place: TopicPartition) -> StreamId {
-        StreamId::kafka(&self.cluster, group, &self.ids[usize::from(place.topic)], place.partition)
+        let topic = usize::from(place.topic);
+        StreamId::kafka(&self.cluster, group, (&self.names[topic], &self.ids[topic]), place.partition)
     }
 }
 
@@ -73,6 +75,9 @@ pub fn standings(
         let (row, opened_for) = known.get(&stream).cloned().unwrap_or_default();
         let topic_id = partitions.ids[usize::from(place.topic)].clone();
         let seen = look(claims, source, place, (found, row, reset), (store_id.clone(), topic_id))?;
+        let nowhere = seen.settled.is_none() && seen.row.is_none();
+        let rows = known.iter().map(|(stream, (row, _))| (stream, *row));
+        let seen = Seen { former: nowhere.then(|| former(rows, &stream)).flatten(), ..seen };
         let start = decide(&seen);
         let topic = source.topic_name(place.topic).to_owned();
         standings.push(Standing { place, topic, stream, opened_for, seen, start });
@@ -95,5 +100,17 @@ fn look(
     };
     let nobody_knows = committed.is_none() && settled.is_none() && row.is_none();
     let added_later = nobody_knows && reset == Reset::Latest && source.group_knows(place.topic, ASK)?;
-    Ok(Seen { committed, settled, row, open_elsewhere, store, topic, log_start, log_end, reset, added_later })
+    Ok(Seen {
+        committed,
+        settled,
+        row,
+        open_elsewhere,
+        former: None,
+        store,
+        topic,
+        log_start,
+        log_end,
+        reset,
+        added_later,
+    })
 }

@@ -15,6 +15,8 @@ pub struct Held {
     pub in_doubt: bool,
     /// Committed, as far as is known: read at the assignment, moved by every commit.
     pub committed: Position,
+    /// A commit since then has an unknown outcome: the position may be behind.
+    pub commit_in_doubt: bool,
 }
 
 impl Held {

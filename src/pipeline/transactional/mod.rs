@@ -44,6 +44,7 @@ mod control;
 mod keyer;
 mod known;
 mod lanes;
+mod leaving;
 mod publisher;
 mod reader;
 mod takeover;

@@ -280,6 +280,7 @@ impl Publisher {
     }
 
     fn rebuild(&mut self, why: String) -> Trouble {
+        lock(&self.lanes).values_mut().for_each(|held| held.commit_in_doubt = true);
         self.sink = None;
         match self.sink() {
             Ok(_) => Trouble::Reread { why, refused: Vec::new() },

@@ -41,17 +41,17 @@ pub struct Reader {
     known: Arc<Mutex<Known>>,
     refused: Arc<Mutex<Vec<RefusedRecord>>>,
     pub(super) to_claimer: Sender<Job<Raw>>,
-    troubles: Receiver<Trouble>,
+    pub(super) troubles: Receiver<Trouble>,
     status: Arc<Status>,
     pub(super) source: KafkaSource,
     /// Events that came while the reader was waiting for something else.
     pub(super) waiting: VecDeque<Event>,
-    epoch: u64,
-    window: Option<Raw>,
+    pub(super) epoch: u64,
+    pub(super) window: Option<Raw>,
     /// Captured before the first poll of the window that is open or comes next, and after every rebalance.
     membership: Option<Arc<Membership>>,
     /// Per assigned partition the next position to read. What is below has been read in this epoch.
-    next: BTreeMap<TopicPartition, Position>,
+    pub(super) next: BTreeMap<TopicPartition, Position>,
     full_since: Option<Instant>,
     paused: bool,
     rereads: Backoff,
@@ -247,6 +247,10 @@ impl Reader {
 
     fn revoked(&mut self, places: &[TopicPartition]) -> Result<(), Trouble> {
         self.quiesce()?;
+        if self.is_made_anew() {
+            // Whoever gets them next finds no offset.
+            self.record_left(places);
+        }
         for place in places {
             self.next.remove(place);
             lock(&self.lanes).remove(place);
@@ -346,11 +350,18 @@ impl Reader {
                 lock(&self.refused).extend(refused);
                 self.quiesce()?;
                 self.control.shutdown.sleep(self.rereads.next(self.shared.spread()));
+                if self.is_made_anew() {
+                    self.record_left(&self.held());
+                    return self.join();
+                }
                 self.read_again()
             }
             Trouble::Rejoin { why } => {
                 tracing::warn!(why, "leaving the group and joining anew");
                 self.quiesce()?;
+                if self.is_made_anew() {
+                    self.record_left(&self.held());
+                }
                 self.control.shutdown.sleep(self.rereads.next(self.shared.spread()));
                 self.join()
             }
@@ -417,46 +428,10 @@ impl Reader {
         }
         if self.last_topic_check.elapsed() > self.options.topic_check {
             self.last_topic_check = Instant::now();
-            // No answer is no news; the next check asks again.
-            if let Ok(ids) = self.source.topic_ids(Duration::from_secs(2))
-                && ids != *lock(&self.shared.topic_ids)
-            {
+            if self.is_made_anew() {
                 return Err(Trouble::Rejoin { why: "a topic was made anew under its name".to_owned() });
             }
         }
-        Ok(())
-    }
-
-    /// Finishes what was read, records where it ended, and leaves the group.
-    fn drain(mut self) -> Result<(), PipelineError> {
-        tracing::info!("draining");
-        while let Some(window) = self.window.take() {
-            match self.to_claimer.send_timeout(Job::Window(window), Duration::from_secs(1)) {
-                Ok(()) => break,
-                Err(SendTimeoutError::Timeout(Job::Window(window))) => {
-                    if !self.control.is_alive(self.epoch) {
-                        break;
-                    }
-                    self.window = Some(window);
-                }
-                Err(_) => return Err(PipelineError::Panicked),
-            }
-        }
-        let (answer, answered) = crossbeam_channel::bounded(1);
-        self.to_claimer.send(Job::Barrier(answer)).map_err(|_| PipelineError::Panicked)?;
-        answered.recv().map_err(|_| PipelineError::Panicked)?;
-        let unharmed = self.control.is_alive(self.epoch) && self.troubles.is_empty();
-        let lanes = std::mem::take(&mut *lock(&self.lanes));
-        for (place, held) in lanes {
-            if !unharmed || held.in_doubt || self.next.get(&place) != Some(&held.committed) {
-                continue;
-            }
-            let recorded = self.shared.store.record_drain(&held.stream, held.guard(), held.committed);
-            if let Err(error) = self.shared.runtime.block_on(recorded) {
-                tracing::warn!(stream = %held.stream, %error, "cannot record where the lane was left");
-            }
-        }
-        tracing::info!("drained");
         Ok(())
     }
 }

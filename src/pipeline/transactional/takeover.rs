@@ -29,7 +29,7 @@ use crate::protocol::backoff::Backoff;
 use crate::protocol::lane::{Cut, LaneId, Mark, Position, StreamId, Token};
 use crate::protocol::start::{Row, Seen, Start, Why, decide};
 use crate::source::kafka::{Offsets, SourceError};
-use crate::store::{OpenLane, Recovery, StoreError, Take};
+use crate::store::{OpenLane, Recovery, StoreError, Take, former};
 
 /// How often a takeover is decided anew before the membership is given up.
 const DECISIONS_MAX: u32 = 8;
@@ -81,7 +81,10 @@ impl Reader {
         let mut streams = Streams::new();
         for place in places {
             let topic = self.shared.topic_id(place.topic);
-            let stream = StreamId::kafka(&cluster, &self.options.source.group, &topic, place.partition);
+            let stream = {
+                let name = self.source.topic_name(place.topic);
+                StreamId::kafka(&cluster, &self.options.source.group, (name, &topic), place.partition)
+            };
             let token = draw_token().map_err(|error| Trouble::Leave(error.into()))?;
             let store = std::sync::Arc::clone(&self.shared.store);
             let take = Take { stream: &stream, token, instead_of: None };
@@ -134,7 +137,7 @@ impl Reader {
             match self.decide(*place, owned, seen)? {
                 Start::Continue { lane, position } => {
                     let (stream, token, in_doubt) = (owned.stream.clone(), owned.token, owned.in_doubt);
-                    let lane = Held { stream, lane, token, in_doubt, committed: position };
+                    let lane = Held { stream, lane, token, in_doubt, committed: position, commit_in_doubt: false };
                     if owned.row.is_some_and(|row| row.drained.is_some()) {
                         let store = std::sync::Arc::clone(&self.shared.store);
                         self.insist(|| store.forget_drain(&lane.stream, lane.guard()))?;
@@ -144,6 +147,9 @@ impl Reader {
                 Start::NewLane { position, cut, why } => {
                     let lane = draw_lane().map_err(|error| Trouble::Leave(error.into()))?;
                     anew.push((*place, position, cut, lane, why));
+                }
+                Start::Halt(_) if self.is_made_anew() => {
+                    return Err(Trouble::Rejoin { why: "a topic was made anew under its name".to_owned() });
                 }
                 Start::Halt(halt) => {
                     let topic = self.source.topic_name(place.topic).to_owned();
@@ -160,21 +166,30 @@ impl Reader {
             let owned = &streams[&place];
             self.open_lane(place, owned, lane, cut, position, why)?;
             let (stream, token) = (owned.stream.clone(), owned.token);
-            held.insert(place, Held { stream, lane, token, in_doubt: false, committed: position });
+            let held_now = Held { stream, lane, token, in_doubt: false, committed: position, commit_in_doubt: false };
+            held.insert(place, held_now);
         }
         Ok(Ok(held))
     }
 
     fn decide(&mut self, place: TopicPartition, owned: &Owned, offsets: Offsets) -> Result<Start, Trouble> {
         let topic = self.shared.topic_id(place.topic);
-        let former =
+        let other =
             offsets.settled.as_ref().and_then(|settled| settled.mark.as_ref()).filter(|mark| mark.topic != topic);
-        let open_elsewhere = match former.map(|mark| mark.lane) {
+        let open_elsewhere = match other.map(|mark| mark.lane) {
             None => false,
             Some(lane) => {
                 let store = std::sync::Arc::clone(&self.shared.store);
                 self.insist(|| store.is_open(lane))?
             }
+        };
+        let former = match (&offsets.settled, owned.row) {
+            (None, None) => {
+                let store = std::sync::Arc::clone(&self.shared.store);
+                let streams = self.insist(|| store.streams())?;
+                former(streams.iter().map(|state| (&state.stream, state.row)), &owned.stream)
+            }
+            _ => None,
         };
         let nobody_knows = offsets.committed.is_none() && offsets.settled.is_none() && owned.row.is_none();
         let added_later = nobody_knows
@@ -185,6 +200,7 @@ impl Reader {
             settled: offsets.settled,
             row: owned.row,
             open_elsewhere,
+            former,
             store: self.shared.store_id.clone(),
             topic,
             log_start: offsets.log_start,

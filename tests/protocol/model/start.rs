@@ -89,6 +89,7 @@ impl World {
         let former = settled.as_ref().and_then(|s| s.mark.as_ref()).filter(|mark| mark.topic != topic);
         Seen {
             open_elsewhere: former.is_some_and(|mark| self.postgres.is_open(mark.lane)),
+            former: None, // Here offsets outlive their topic.
             committed: reading.committed,
             settled,
             row: reading.row,
