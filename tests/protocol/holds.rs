@@ -11,6 +11,8 @@ use crate::model::{search, shortest_wrong};
 
 const TWO_ONE: Log = [&[A, B], &[A]];
 const ONE_ONE: Log = [&[A], &[A]];
+/// An event twice on one lane.
+const REPEATED: Log = [&[A, A], &[A]];
 
 /// Two assignments, and a crash between any two steps or with statements under way.
 const NONE: Faults = Faults::NONE;
@@ -35,7 +37,7 @@ fn where_answers_are_lost_and_transactions_abort() {
     let faults = Faults { commits_unanswered: 1, aborts: 1, ..CRASH };
     holds(&Setup { faults, ..Setup::new(TWO_ONE) });
     let faults = Faults { claims_unanswered: 1, ..CRASH };
-    holds(&Setup { faults, ..Setup::new(ONE_ONE) });
+    holds(&Setup { faults, ..Setup::new(REPEATED) });
     if full() {
         let faults = Faults { commits_unanswered: 1, aborts: 1, claims_unanswered: 1, ..CRASH };
         holds(&Setup { faults, ..Setup::new(TWO_ONE) });
