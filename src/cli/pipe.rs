@@ -1,6 +1,6 @@
 //! `semel pipe [IN] [OUT]`: lines from a file or a stream, each event once.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ Lines are forwarded byte for byte; a last line without its end gets one. The `\\
 event. Empty lines are skipped and counted. Lines without an id, that are not UTF-8 or longer than 16 MiB go to
 OUT.rejected (beside a stream ./semel-rejected.ndjson), or where --dead-letter says, with their place and the cause.
 
-Exit codes: 0 the input was read to its end, 1 failed, 64 refused, 130 or 143 ended by a signal.";
+Exit codes: 0 the input was read to its end, 1 failed, 64 refused, 129, 130 or 143 ended by a signal.";
 
 fn declare() -> Command {
     let path = |name: &'static str, shown: &'static str, help: &'static str| {
@@ -66,7 +66,8 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     bar.end();
     match ended {
         Ok(summary) => {
-            eprint!("{summary}");
+            // Nothing can be told to whom does not listen.
+            let _ = write!(std::io::stderr(), "{summary}");
             let signal = signals::asked().filter(|_| summary.interrupted);
             Ok(signal.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(signals::exit_code(signal))))
         }

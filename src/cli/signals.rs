@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM for commands without a runtime: the first is noted, a second ends the process at once.
+//! SIGINT, SIGTERM and SIGHUP for commands without a runtime: the first is noted, a second ends the process at once.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -8,7 +8,7 @@ extern "C" fn note(signal: libc::c_int) {
     ASKED.store(signal, Ordering::Relaxed);
 }
 
-/// From now on [`asked`] knows.
+/// From now on [`asked`] knows. A signal that whoever started this process has it ignore stays ignored.
 pub fn listen() {
     let handler: extern "C" fn(libc::c_int) = note;
     // SAFETY: the handler does nothing but store a number. SA_RESETHAND gives the second signal its usual effect; calls
@@ -18,8 +18,12 @@ pub fn listen() {
         action.sa_sigaction = handler as libc::sighandler_t;
         action.sa_flags = libc::SA_RESETHAND;
         libc::sigemptyset(&raw mut action.sa_mask);
-        for signal in [libc::SIGINT, libc::SIGTERM] {
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut before);
+            if before.sa_sigaction != libc::SIG_IGN {
+                libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+            }
         }
     }
 }

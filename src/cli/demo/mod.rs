@@ -5,7 +5,7 @@
 //! died of it. Nothing is left behind, after Ctrl-C neither.
 
 use std::fs::{DirBuilder, File};
-use std::io::{BufReader, BufWriter};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,6 +57,7 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     signals::listen();
     let folder = Folder::make()?;
     let ended = show(
+        &mut io::stdout(),
         &Files { folder: folder.0.clone(), window: (messages / WINDOWS).clamp(100, 50_000) },
         messages,
         kills,
@@ -91,9 +92,9 @@ impl Drop for Folder {
 }
 
 /// Whether the proof holds. None: interrupted.
-fn show(files: &Files, messages: u64, kills: u64, seed: u64) -> anyhow::Result<Option<bool>> {
+fn show(out: &mut impl Write, files: &Files, messages: u64, kills: u64, seed: u64) -> anyhow::Result<Option<bool>> {
     let stopped = || signals::asked().is_some();
-    println!("Semel lets each event through once. This shows it, on this machine alone (seed {seed}).\n");
+    writeln!(out, "Semel lets each event through once. This shows it, on this machine alone (seed {seed}).\n")?;
 
     let file = File::create(files.sent()).context("cannot write the stream")?;
     let sent = stream::write(&mut BufWriter::with_capacity(1 << 20, file), messages, seed, stopped)?;
@@ -101,27 +102,34 @@ fn show(files: &Files, messages: u64, kills: u64, seed: u64) -> anyhow::Result<O
         return Ok(None);
     }
     let repeated = sent.lines - sent.distinct;
-    println!("1. A stream of {} events in a file, {} MB.", grouped(sent.lines), sent.bytes / 1_000_000);
-    println!("   {} of them repeat an event that was sent before.\n", grouped(repeated));
+    writeln!(out, "1. A stream of {} events in a file, {} MB.", grouped(sent.lines), sent.bytes / 1_000_000)?;
+    writeln!(out, "   {} of them repeat an event that was sent before.\n", grouped(repeated))?;
 
-    println!("2. `semel pipe` forwards each event once, from file to file. It is killed on its way (SIGKILL)");
-    println!("   and started again, with nothing but its files to go on from:");
-    let Some((killed, took)) = work(files, &sent, kills, seed)? else { return Ok(None) };
+    writeln!(out, "2. `semel pipe` forwards each event once, from file to file. It is killed on its way (SIGKILL)")?;
+    writeln!(out, "   and started again, with nothing but its files to go on from:")?;
+    let Some((killed, took)) = work(out, files, &sent, kills, seed)? else { return Ok(None) };
     let rate = sent.lines as f64 / took.as_secs_f64().max(1e-9);
     let (seconds, rate) = (took.as_secs_f64(), grouped(rate as u64));
-    println!("     finished    after {seconds:.1} s, all starts included: {rate} events/s\n");
+    writeln!(out, "     finished    after {seconds:.1} s, all starts included: {rate} events/s\n")?;
 
-    println!("3. The proof reads both files and knows nothing of Semel's own records:");
-    let open = |path| Ok::<_, std::io::Error>(BufReader::with_capacity(1 << 20, File::open(path)?));
+    writeln!(out, "3. The proof reads both files and knows nothing of Semel's own records:")?;
+    let open = |path| Ok::<_, io::Error>(BufReader::with_capacity(1 << 20, File::open(path)?));
     let finding = proof::compare(open(files.sent())?, open(files.forwarded())?)?;
     if stopped() {
         return Ok(None);
     }
-    Ok(Some(tell(&finding, killed, kills)))
+    tell(out, &finding, killed, kills)?;
+    Ok(Some(finding.is_exact() && (killed > 0 || kills == 0)))
 }
 
 /// Runs the job to its end. Answers how often it was killed, and how long it ran in all.
-fn work(files: &Files, sent: &Sent, kills: u64, seed: u64) -> anyhow::Result<Option<(u64, Duration)>> {
+fn work(
+    out: &mut impl Write,
+    files: &Files,
+    sent: &Sent,
+    kills: u64,
+    seed: u64,
+) -> anyhow::Result<Option<(u64, Duration)>> {
     let mut random = Random(!seed);
     let (first, last) = KILLS_WITHIN;
     let mut moments: Vec<u64> = (0..kills).map(|_| first + random.below(last - first)).collect();
@@ -139,7 +147,7 @@ fn work(files: &Files, sent: &Sent, kills: u64, seed: u64) -> anyhow::Result<Opt
             Ended::Killed(length) => {
                 killed += 1;
                 let percent = length * 100 / sent.distinct_bytes.max(1);
-                println!("     killed      with {percent:>2} % of the output written");
+                writeln!(out, "     killed      with {percent:>2} % of the output written")?;
             }
             // Ctrl-C reaches the child too.
             Ended::Failed(_) if signals::asked().is_some() => return Ok(None),
@@ -148,24 +156,23 @@ fn work(files: &Files, sent: &Sent, kills: u64, seed: u64) -> anyhow::Result<Opt
     }
 }
 
-fn tell(finding: &Finding, killed: u64, kills: u64) -> bool {
-    let line = |name: &str, number: u64| println!("     {name:<13}{:>12}", grouped(number));
-    line("sent", finding.sent);
-    line("distinct", finding.distinct);
-    line("forwarded", finding.forwarded);
-    line("lost", finding.lost);
-    line("doubled", finding.doubled);
-    line("altered", finding.altered);
-    line("out of order", finding.out_of_order);
+fn tell(out: &mut impl Write, finding: &Finding, killed: u64, kills: u64) -> io::Result<()> {
+    let mut line = |name: &str, number: u64| writeln!(out, "     {name:<13}{:>12}", grouped(number));
+    line("sent", finding.sent)?;
+    line("distinct", finding.distinct)?;
+    line("forwarded", finding.forwarded)?;
+    line("lost", finding.lost)?;
+    line("doubled", finding.doubled)?;
+    line("altered", finding.altered)?;
+    line("out of order", finding.out_of_order)?;
     if finding.unknown > 0 {
-        line("unknown", finding.unknown);
+        line("unknown", finding.unknown)?;
     }
     if !finding.is_exact() {
-        println!("\nThe result is WRONG.");
+        writeln!(out, "\nThe result is WRONG.")
     } else if killed == 0 && kills > 0 {
-        println!("\nThe result is right, but the job was done before it could be killed: this proves little.");
+        writeln!(out, "\nThe result is right, but the job was done before it could be killed: this proves little.")
     } else {
-        println!("\nEvery event came through once, its first copy, in order, over {killed} kills.");
+        writeln!(out, "\nEvery event came through once, its first copy, in order, over {killed} kills.")
     }
-    finding.is_exact() && (killed > 0 || kills == 0)
 }

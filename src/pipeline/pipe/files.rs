@@ -60,6 +60,12 @@ pub struct Mark {
     pub before: String,
 }
 
+impl Mark {
+    pub fn is_of(&self, path: &Path) -> bool {
+        self.path == path.to_string_lossy()
+    }
+}
+
 /// Why a file is not written to.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOurs {

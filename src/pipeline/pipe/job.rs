@@ -88,6 +88,11 @@ pub enum Refused {
          else; name another output"
     )]
     OtherMeaning { output: String, what: &'static str, recorded: String, given: String },
+    #[error(
+        "the unfinished job that writes {output} has rejected lines in {recorded}, not in {given}: finish it as it was \
+         begun"
+    )]
+    OtherRejects { output: String, recorded: String, given: String },
     #[error("the record of the job that writes {output} cannot be read")]
     Unreadable { output: String, source: serde_json::Error },
     #[error("the record of the job that writes {output} is of another version")]
@@ -100,6 +105,7 @@ pub struct Asked<'a> {
     pub input: &'a InputMark,
     /// None for a stream.
     pub input_file: Option<&'a File>,
+    pub rejects: &'a Path,
     pub scope: &'a str,
     pub recipe: &'a str,
     pub recipe_digest: &'a str,
@@ -182,6 +188,10 @@ impl Job {
         if !same_input {
             let (recorded, given) = (self.input.name().into(), asked.input.name().into());
             return Err(Refused::OtherInput { output: output(), recorded, given, line: self.place.line });
+        }
+        if let Some(rejects) = self.rejects.as_ref().filter(|mark| !mark.is_of(asked.rejects)) {
+            let (recorded, given) = (rejects.path.clone(), asked.rejects.display().to_string());
+            return Err(Refused::OtherRejects { output: output(), recorded, given });
         }
         match asked.input_file {
             // A stream begins where it begins: whoever sends it again sends what was claimed too.

@@ -33,6 +33,7 @@ use self::report::{Counts, Summary};
 use self::settle::{Scratch, SettleError, Settler};
 use crate::clock::SharedClock;
 use crate::config::pipe::PipeConfig;
+use crate::key::TimeRecipe;
 use crate::store::StoreError;
 use crate::store::embedded::{EmbeddedStore, OpenError};
 
@@ -130,11 +131,23 @@ pub fn run(order: &Order<'_>, tell: &mut dyn FnMut(Progress)) -> Result<Summary,
     let store = EmbeddedStore::open(&order.config.folder)?;
     let recipe = Recipe::of(order.config);
     recipe.check(&store)?;
+    retire(order, &store)?;
     match target.output {
         Some(path) => to_file(order, input, &store, &recipe, path, target.rejects),
         None => to_stream(order, input, &store, &recipe, target.stream, target.rejects),
     }?
     .run(order, tell)
+}
+
+/// Drops the weeks whose events would be rejected as old. Undated events say nothing about weeks.
+fn retire(order: &Order<'_>, store: &EmbeddedStore) -> Result<(), PipeError> {
+    if *order.config.keys.extraction.time() != TimeRecipe::None {
+        let (first_kept, _) = order.config.bounds.weeks(order.clock.now());
+        for week in store.retire(first_kept)? {
+            tracing::info!(%week, "claims of a week were dropped");
+        }
+    }
+    Ok(())
 }
 
 /// Everything ready for the first window.
@@ -259,6 +272,7 @@ fn to_file<'a>(
     let asked = Asked {
         input: &input.mark,
         input_file: input.is_file().then_some(&input.file),
+        rejects: &rejects,
         scope: order.config.scope.as_str(),
         recipe: &recipe.text,
         recipe_digest: &recipe.digest,
@@ -271,7 +285,7 @@ fn to_file<'a>(
         None => (From::Beginning { read_before: 0 }, true, None, None),
     };
     let file = mark.map(|mark| KeptFile::reopen(&path, mark, finished)).transpose()?.flatten();
-    let rejects = Rejects::kept(rejects, rejects_mark, finished)?;
+    let rejects = Rejects::kept(rejects.clone(), rejects_mark, finished)?;
     let file = file.map_or_else(|| KeptFile::make(&path), Ok)?;
     if file.cut > 0 {
         tracing::info!(output = %path.display(), bytes = file.cut, "cut off what was not committed");

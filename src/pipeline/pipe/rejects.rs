@@ -80,7 +80,7 @@ impl Rejects {
     /// `mark`: of the job's record.
     pub fn kept(path: PathBuf, mark: Option<&Mark>, finished: bool) -> Result<Rejects, NotOurs> {
         let file = match mark {
-            Some(mark) if Path::new(&mark.path) == path => KeptFile::reopen(&path, mark, finished)?,
+            Some(mark) if mark.is_of(&path) => KeptFile::reopen(&path, mark, finished)?,
             _ => None,
         };
         if file.is_none() && std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {

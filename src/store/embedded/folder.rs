@@ -119,8 +119,10 @@ pub(super) fn small_options() -> KeyspaceCreateOptions {
 /// The engine would do this too, but it sends its worker a message at every commit until the worker has found time.
 /// With one worker (a second one spins while the first merges) a full queue of them can block the worker on itself.
 pub(super) fn rotate_if_large(space: &Keyspace) -> fjall::Result<()> {
-    let large = space.tree.active_memtable().size() > IN_MEMORY_BYTES;
-    if large && space.sealed_memtable_count() < SEALED_MAX {
+    let size = space.tree.active_memtable().size();
+    let waits = space.sealed_memtable_count() >= SEALED_MAX;
+    // Beyond twice the size one more is sealed, and the engine halts writes until the worker has caught up.
+    if size > IN_MEMORY_BYTES && !waits || size > 2 * IN_MEMORY_BYTES {
         space.rotate_memtable()?;
     }
     Ok(())

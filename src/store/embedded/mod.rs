@@ -87,6 +87,13 @@ impl EmbeddedStore {
         Ok(Draft::new(self.lock()?, first_seen_at))
     }
 
+    /// [`ClaimStore::retire_weeks`] for callers without a runtime.
+    pub fn retire(&self, first_kept: Week) -> Result<Vec<Week>, StoreError> {
+        let retired = self.run(|inner| inner.retire_weeks(first_kept))?;
+        // Their files are removed when the handles are dropped, with the store unlocked.
+        Ok(retired.into_iter().map(|(week, _space)| week).collect())
+    }
+
     /// What [`Draft::note`] wrote last under this name.
     pub fn note(&self, name: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let record = self.lock()?.small.get(inner::small_key(inner::NOTE, name)).map_err(Trouble::Read)?;
@@ -207,9 +214,7 @@ impl ClaimStore for EmbeddedStore {
     }
 
     async fn retire_weeks(&self, first_kept: Week) -> Result<Vec<Week>, StoreError> {
-        let retired = self.run(|inner| inner.retire_weeks(first_kept))?;
-        // Their files are removed when the handles are dropped, with the store unlocked.
-        Ok(retired.into_iter().map(|(week, _space)| week).collect())
+        self.retire(first_kept)
     }
 }
 

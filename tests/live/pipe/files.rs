@@ -71,6 +71,30 @@ fn an_unfinished_job_goes_on_with_its_own_input_alone() {
     from_stream.assert_refused(&["/out", "/in", "standard input"]);
     assert_eq!(bench.read("out"), "{\"id\":1}\n{\"id\":2}\n", "refusals change nothing");
 
+    let elsewhere =
+        bench.pipe(&["--event-id", "json:/id", "--missing-id", "reject", "--dead-letter", "dead", "in", "out"]);
+    elsewhere.assert_done();
+    let elsewhere = bench.read("dead");
+    assert_eq!(elsewhere.lines().count(), 1);
+}
+
+#[test]
+fn rejected_lines_of_one_job_stay_together() {
+    let bench = Bench::new();
+    bench.write("in", "{}\n{\"id\":1}\n[]\n".repeat(2) + "{\"id\":2,\"at\":3}\n");
+    let by_time = ["--event-id", "json:/id", "--event-time", "json:/at", "--missing-time", "stop"];
+    let stopped = bench.pipe(&[&by_time[..], &["in", "out"]].concat());
+    assert_eq!(stopped.code, Some(1), "{stopped:?}");
+    assert_eq!(bench.read("out.rejected").lines().count(), 1);
+    let elsewhere = bench.pipe(&[&by_time[..], &["--dead-letter", "dead", "in", "out"]].concat());
+    elsewhere.assert_refused(&["/out.rejected", "/dead"]);
+}
+
+#[test]
+fn an_input_may_be_renamed_while_its_job_is_unfinished() {
+    let bench = Bench::new();
+    unfinished(&bench);
+    bench.write("other", DAY_2);
     // Under another name it is the same file.
     std::fs::rename(bench.path("in"), bench.path("moved")).expect("renamed");
     let rest = bench.pipe(&["--event-id", "json:/id", "moved", "out"]);
@@ -223,6 +247,22 @@ fn the_week_is_part_of_the_key_and_bad_times_are_rejected() {
     for (line, cause) in rejected.lines().zip(causes) {
         assert!(line.starts_with(&format!("{{\"cause\":\"{cause}\"")), "{line}");
     }
+}
+
+#[test]
+fn weeks_that_are_no_longer_kept_are_dropped() {
+    let bench = Bench::new();
+    let days_ago = |days| (chrono::Utc::now() - chrono::Duration::days(days)).to_rfc3339();
+    bench.write("in", format!("{{\"id\":1,\"at\":\"{}\"}}\n{{\"id\":2,\"at\":\"{}\"}}\n", days_ago(22), days_ago(1)));
+    bench.write("empty", "");
+    let run = |weeks: &str, input: &str, output: &str| {
+        let recipe = ["--event-id", "json:/id", "--event-time", "json:/at"];
+        bench.pipe(&[&recipe[..], &["--retention-weeks", weeks, input, output]].concat())
+    };
+    assert_eq!(run("5", "in", "a").count("forwarded"), 2);
+    assert_eq!(run("5", "in", "b").count("forwarded"), 0);
+    run("2", "empty", "c").assert_done();
+    assert_eq!(run("5", "in", "d").count("forwarded"), 1, "the older one was forgotten, the younger one was not");
 }
 
 #[test]
