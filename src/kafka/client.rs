@@ -11,7 +11,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::DeliveryResult;
 use rdkafka::message::Message;
 use rdkafka::producer::ProducerContext;
-use rdkafka::types::RDKafkaRespErr;
+use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -54,14 +54,14 @@ pub struct Context {
     role: &'static str,
     oauth_token_file: Option<PathBuf>,
     /// Deliveries that failed, as (the sender's own number of the record, what the broker or the client said).
-    failed: Mutex<Vec<(usize, rdkafka::types::RDKafkaErrorCode)>>,
+    failed: Mutex<Vec<(usize, RDKafkaErrorCode)>>,
     /// What the client last reported on its own.
     reported: Mutex<Option<String>>,
 }
 
 impl Context {
     /// Takes the failed deliveries that were reported since the last call.
-    pub fn take_failed(&self) -> Vec<(usize, rdkafka::types::RDKafkaErrorCode)> {
+    pub fn take_failed(&self) -> Vec<(usize, RDKafkaErrorCode)> {
         std::mem::take(&mut *self.failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
@@ -90,6 +90,10 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::PartitionEOF) {
+            // Told as an error by the library, while a consumer is being dropped: it is none.
+            return;
+        }
         let client = self.role;
         metrics::counter!("semel_broker_errors_total", "client" => client).increment(1);
         tracing::warn!(client, %error, reason, "kafka client reports an error");
@@ -121,7 +125,7 @@ impl ProducerContext for Context {
 
     fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
         if let Err((error, message)) = result {
-            let code = error.rdkafka_error_code().unwrap_or(rdkafka::types::RDKafkaErrorCode::Fail);
+            let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
             tracing::debug!(topic = message.topic(), %error, "a delivery failed");
             self.failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((number, code));
         }

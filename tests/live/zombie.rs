@@ -78,7 +78,10 @@ fn requests_of_a_halted_daemon_arrive_late() {
                 let _ = held.recv_timeout(2 * MINUTE);
                 Then::Pass
             });
-            was_seen.recv_timeout(MINUTE).unwrap_or_else(|_| panic!("{what}: not seen"));
+            crate::support::broker::wait_until(&format!("{what} is seen"), MINUTE, || {
+                feed.keep_on();
+                was_seen.try_recv().is_ok()
+            });
             let other = direct.daemon("b");
             wait_busy(&other, &mut feed);
             let _ = let_go.send(());
