@@ -298,5 +298,13 @@ fn rows_of_the_start_table() {
             Faults { topics_anew: 1, ..HANDOVER },
         )
         .with(anew),
+        row(
+            &[Rule::FormerLaneKnown],
+            Lost,
+            "what was in doubt on the deleted topic stays claimed, and is dropped where the new one has it",
+            ONE_ONE,
+            Faults { topics_anew: 1, offsets_go: true, ..ONCE },
+        )
+        .with(|setup| Setup { log_anew: ONE_ONE, ..setup }),
     ]);
 }

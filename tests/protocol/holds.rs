@@ -4,10 +4,9 @@
 
 use std::time::Instant;
 
-use crate::model::ending::Wrong;
 use crate::model::faults::Faults;
+use crate::model::search;
 use crate::model::world::{A, B, Begins, C, Known, Log, Setup};
-use crate::model::{search, shortest_wrong};
 
 const TWO_ONE: Log = [&[A, B], &[A]];
 const ONE_ONE: Log = [&[A], &[A]];
@@ -99,16 +98,9 @@ fn from_the_first_start_through_drains_and_lost_offsets() {
 #[test]
 fn where_the_topic_or_the_database_is_another() {
     let log_anew: Log = [&[C, A], &[B]];
-    holds(&Setup { faults: Faults { topics_anew: 1, ..CRASH }, log_anew, ..Setup::new(TWO_ONE) });
+    for offsets_go in [false, true] {
+        let faults = Faults { topics_anew: 1, offsets_go, ..CRASH };
+        holds(&Setup { faults, log_anew, ..Setup::new(TWO_ONE) });
+    }
     holds(&Setup { faults: Faults { new_stores: 1, ..CRASH }, ..Setup::new(TWO_ONE) });
-}
-
-/// Where it ends: Kafka deletes a topic's offsets with it, and then nothing tells which of its claims were in doubt.
-/// If such an event comes again in the topic made anew, it is dropped.
-#[test]
-fn what_was_in_doubt_goes_with_a_deleted_topic() {
-    let faults = Faults { topics_anew: 1, offsets_go: true, rebalances: 1, ..NONE };
-    let world = Setup { faults, log_anew: ONE_ONE, ..Setup::new(ONE_ONE) };
-    assert!(shortest_wrong(&world, |wrong| matches!(wrong, Wrong::Lost(A))).is_some());
-    assert!(shortest_wrong(&world, |wrong| !matches!(wrong, Wrong::Lost(A))).is_none());
 }

@@ -5,8 +5,13 @@
 //! 2. Fetch the group's own offset, then the settled one, both stable: pending transactions are over.
 //! 3. [`decide`]. At a discontinuity: choose a lane; commit start, lane and cut to both groups in a transaction without
 //!    records; then, only if still the owner, release what the cut names and open the lane. Kafka before PostgreSQL:
-//!    the other order loses. A takeover that is interrupted anywhere is found by the next one in the metadata.
-//! 4. Only then assign.
+//!    the other order doubles. A takeover that is interrupted anywhere is found by the next one in the metadata.
+//! 4. The first time after an assignment, streams that simply go on are part of that transaction too, with the offsets
+//!    that they have. It shows that the membership still counted after the token was written. An instance that was held
+//!    up before step 1 may have written its token over that of the owner who came after it: it would go on to claim what
+//!    is settled, or record an old position as it drains, and both lose or double in rare histories (`StartConfirmed`
+//!    in the model).
+//! 5. Only then assign.
 //!
 //! Every step is repeated while its failure is passing. While this waits, events that come are kept for later and
 //! messages are dropped: all positions are about to be set anyway.
@@ -60,7 +65,7 @@ impl Reader {
         let streams = if fresh { self.take_tokens(places)? } else { self.own(places)? };
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
         loop {
-            let lanes = self.position(&streams)?;
+            let lanes = self.position(&streams, fresh)?;
             match lanes {
                 Ok(held) => {
                     let positions = held.iter().map(|(place, held)| (*place, held.committed)).collect();
@@ -68,7 +73,7 @@ impl Reader {
                     return Ok(positions);
                 }
                 Err(NotCommitted::Again(why)) if backoff.tries() < DECISIONS_MAX => {
-                    tracing::warn!(why, "the start of new lanes did not commit, deciding anew");
+                    tracing::warn!(why, "the start did not commit, deciding anew");
                     self.wait(backoff.next(self.shared.spread()))?;
                 }
                 Err(NotCommitted::Again(why) | NotCommitted::NotAMember(why)) => return Err(Trouble::Rejoin { why }),
@@ -126,17 +131,21 @@ impl Reader {
         streams.ok_or_else(|| Trouble::Rejoin { why: "a partition is assigned without a lane".to_owned() })
     }
 
-    /// Steps 2 and 3 for all streams at once, or the reason to take step 2 again.
-    fn position(&mut self, streams: &Streams) -> Result<Result<Lanes, NotCommitted>, Trouble> {
+    /// Steps 2 to 4 for all streams at once, or the reason to take step 2 again.
+    fn position(&mut self, streams: &Streams, fresh: bool) -> Result<Result<Lanes, NotCommitted>, Trouble> {
         let places: Vec<TopicPartition> = streams.keys().copied().collect();
         let mut offsets = self.ask("the offsets", |reader| reader.source.offsets(&places, ASK))?;
         let mut held = Lanes::new();
         let mut anew: Vec<(TopicPartition, Position, Option<Cut>, LaneId, Why)> = Vec::new();
+        let mut starts: Vec<(TopicPartition, Position, Mark)> = Vec::new();
         for (place, owned) in streams {
             let Some(seen) = offsets.remove(place) else { continue };
             match self.decide(*place, owned, seen)? {
                 Start::Continue { lane, position } => {
                     let (stream, token, in_doubt) = (owned.stream.clone(), owned.token, owned.in_doubt);
+                    if fresh {
+                        starts.push((*place, position, self.mark(*place, lane, None)));
+                    }
                     let lane = Held { stream, lane, token, in_doubt, committed: position, commit_in_doubt: false };
                     if owned.row.is_some_and(|row| row.drained.is_some()) {
                         let store = std::sync::Arc::clone(&self.shared.store);
@@ -146,6 +155,7 @@ impl Reader {
                 }
                 Start::NewLane { position, cut, why } => {
                     let lane = draw_lane().map_err(|error| Trouble::Leave(error.into()))?;
+                    starts.push((*place, position, self.mark(*place, lane, cut)));
                     anew.push((*place, position, cut, lane, why));
                 }
                 Start::Halt(_) if self.is_made_anew() => {
@@ -157,8 +167,8 @@ impl Reader {
                 }
             }
         }
-        if !anew.is_empty()
-            && let Err(failure) = self.commit_starts(&anew)?
+        if !starts.is_empty()
+            && let Err(failure) = self.commit_starts(starts)?
         {
             return Ok(Err(failure));
         }
@@ -216,18 +226,17 @@ impl Reader {
         })
     }
 
+    fn mark(&self, place: TopicPartition, lane: LaneId, cut: Option<Cut>) -> Mark {
+        Mark { store: self.shared.store_id.clone(), topic: self.shared.topic_id(place.topic), lane, cut }
+    }
+
     /// Rule 7 (b), carried out by the thread that owns the producer.
     fn commit_starts(
         &mut self,
-        anew: &[(TopicPartition, Position, Option<Cut>, LaneId, Why)],
+        lanes: Vec<(TopicPartition, Position, Mark)>,
     ) -> Result<Result<(), NotCommitted>, Trouble> {
-        let mark = |place: TopicPartition, cut, lane| {
-            let topic = self.shared.topic_id(place.topic);
-            Mark { store: self.shared.store_id.clone(), topic, lane, cut }
-        };
-        let lanes = anew.iter().map(|&(place, position, cut, lane, _)| (place, position, mark(place, cut, lane)));
         let (answer, answered) = crossbeam_channel::bounded(1);
-        let job = NewLanes { membership: membership(&self.source)?, lanes: lanes.collect(), answer };
+        let job = NewLanes { membership: membership(&self.source)?, lanes, answer };
         let gone = || Trouble::Leave(PipelineError::Panicked);
         self.to_claimer.send(Job::NewLanes(job)).map_err(|_| gone())?;
         answered.recv().map_err(|_| gone())

@@ -99,7 +99,8 @@ pub struct RefusedRecord {
     pub reason: String,
 }
 
-/// Start positions to commit to both groups, in a transaction without records.
+/// Start positions to commit to both groups, in a transaction without records: of new lanes, and of lanes that go on after
+/// an assignment.
 pub struct NewLanes {
     pub membership: Arc<Membership>,
     pub lanes: Vec<(TopicPartition, Position, Mark)>,

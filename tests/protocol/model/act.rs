@@ -23,6 +23,8 @@ pub enum Act {
     AbortRefused(usize),
     /// The next offset is no longer in the log.
     OutOfRange(usize),
+    /// The topic is another one now.
+    LeaveTopic(usize),
     /// A statement that was left under way is carried out.
     Land(usize),
     /// A transaction that was left open commits, or aborts.
@@ -64,6 +66,9 @@ impl World {
 
     fn acts_of_reader(&self, setup: &Setup, k: usize, acts: &mut Vec<Act>) {
         let instance = &self.instances[k];
+        if instance.topic != self.kafka.topic && instance.transaction.is_none() {
+            acts.push(Act::LeaveTopic(k));
+        }
         if self.out_of_range(k) {
             acts.push(Act::OutOfRange(k));
         } else if instance.windows.len() < setup.windows && instance.topic == self.kafka.topic {
@@ -108,7 +113,7 @@ impl World {
         let mut world = self.clone();
         match *act {
             Act::Assign(k) => world.assign(setup, k),
-            Act::Take(k) => world.take(k),
+            Act::Take(k) => world.take(setup, k),
             Act::Fetch(k) => {
                 if !world.fetch(setup, k) {
                     return None;
@@ -122,6 +127,7 @@ impl World {
             Act::Commit(k) => world.commit(setup, k),
             Act::AbortRefused(k) => world.abort_refused(setup, k),
             Act::OutOfRange(k) => world.start_over(k),
+            Act::LeaveTopic(k) => world.leave_topic(setup, k),
             Act::Land(n) => {
                 let statement = world.late.remove(n);
                 world.postgres.carry_out(setup, &statement);

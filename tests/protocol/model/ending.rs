@@ -67,9 +67,9 @@ impl World {
 
     /// Reads an [`ending`](World::endings) to its end.
     ///
-    /// It may halt where the settled offset was lost. `semel recover` then may lose what was in doubt, but not double.
+    /// It may halt where the settled offset was lost, or went with its topic. `semel recover` then may lose what was in doubt, but not double.
     pub fn wrong_at_end(self, setup: &Setup, counts: fn(Wrong) -> bool) -> Option<Wrong> {
-        let begin = std::array::from_fn(|p| self.reads_on_at(p));
+        let begin = std::array::from_fn(|p| self.reads_on_at(setup, p));
         let mut world = self;
         let mut recovered = false;
         for _ in 0..STEPS_MAX {
@@ -77,7 +77,8 @@ impl World {
                 if setup.faults.new_stores > 0 {
                     return None;
                 }
-                if setup.faults.settled_lost == 0 || recovered {
+                let offsets_went = setup.faults.topics_anew > 0 && setup.faults.offsets_go;
+                if setup.faults.settled_lost == 0 && !offsets_went || recovered {
                     return Some(Wrong::Halted).filter(|&wrong| counts(wrong));
                 }
                 recovered = true;
@@ -96,14 +97,14 @@ impl World {
     }
 
     /// Where a group goes on reading, by what is recorded anywhere.
-    fn reads_on_at(&self, p: usize) -> Position {
+    fn reads_on_at(&self, setup: &Setup, p: usize) -> Position {
         let partition = &self.kafka.partitions[p];
         let settled = partition.settled.as_ref().map(|offset| offset.position);
         let mark = partition.settled.as_ref().and_then(|offset| Mark::decode(&offset.metadata));
         if mark.is_some_and(|mark| mark.topic != topic_id(self.kafka.topic)) {
             return partition.log_start;
         }
-        let drained = self.postgres.row(self.kafka.topic, p).and_then(|row| row.drained);
+        let drained = self.postgres.row(setup, self.kafka.topic, p).and_then(|row| row.drained);
         partition.committed.or(settled).or(drained).unwrap_or(partition.log_start)
     }
 

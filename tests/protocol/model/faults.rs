@@ -5,7 +5,7 @@ use semel::protocol::lane::Position;
 use super::instance::{Instance, Stage};
 use super::kafka::Transaction;
 use super::postgres::{Postgres, Statement};
-use super::variants::{self, Rule};
+use super::variants::Rule;
 use super::world::{INSTANCES, PARTITIONS, Places, Setup, World};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -257,14 +257,29 @@ impl World {
 
     fn drain(&mut self, setup: &Setup, k: usize) {
         self.left.drains -= 1;
+        self.record_left(setup, k);
+        self.vanish(k);
+    }
+
+    fn record_left(&mut self, setup: &Setup, k: usize) {
         let instance = &self.instances[k];
         for (partition, reading) in instance.reads.iter().enumerate() {
             if let Some(reading) = reading {
-                let stream = variants::stream(setup, instance.topic);
-                self.postgres.record_drain(stream, partition, instance.token, reading.position);
+                self.postgres.record_drain(setup, instance.topic, partition, instance.token, reading.position);
             }
         }
-        self.vanish(k);
+    }
+
+    /// Kafka deletes the offsets of both groups with a topic, so the instance that knows where the lanes were left
+    /// records it; not where a claim of its own may still land.
+    pub fn leave_topic(&mut self, setup: &Setup, k: usize) {
+        let instance = &mut self.instances[k];
+        let in_doubt = instance.windows.iter().any(|window| window.in_doubt);
+        instance.discard_windows();
+        if !in_doubt {
+            self.record_left(setup, k);
+        }
+        self.instances[k].leave(setup);
     }
 
     fn topic_anew(&mut self) {

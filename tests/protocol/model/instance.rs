@@ -169,7 +169,7 @@ impl World {
     pub fn assign(&mut self, setup: &Setup, k: usize) {
         let kafka = &self.kafka;
         let mine = std::array::from_fn(|p| (kafka.assigned[p] == Some(k)).then(Reading::default));
-        let (generation, topic) = (kafka.generation, variants::stream(setup, kafka.topic));
+        let (generation, topic) = (kafka.generation, kafka.topic);
         let instance = &mut self.instances[k];
         if variants::keeps_windows(setup, instance, &mine) {
             instance.generation = generation;
@@ -182,12 +182,12 @@ impl World {
     }
 
     /// Rule 3, before any fetch.
-    pub fn take(&mut self, k: usize) {
+    pub fn take(&mut self, setup: &Setup, k: usize) {
         let instance = &mut self.instances[k];
         instance.token = Token(instance.draw());
         for (partition, reading) in instance.reads.iter_mut().enumerate() {
             if let Some(reading) = reading {
-                reading.row = self.postgres.take(instance.topic, partition, instance.token);
+                reading.row = self.postgres.take(setup, instance.topic, partition, instance.token);
             }
         }
         instance.stage = Stage::Fetching;

@@ -67,12 +67,16 @@ impl Postgres {
         self.streams[0][partition].row = Some(Row { open: lane, drained: None });
     }
 
-    pub fn row(&self, topic: usize, partition: usize) -> Option<Row> {
-        self.streams[topic][partition].row
+    pub fn row(&self, setup: &Setup, topic: usize, partition: usize) -> Option<Row> {
+        self.streams[variants::stream(setup, topic)][partition].row
     }
 
-    pub fn owner(&self, topic: usize, partition: usize) -> Option<Token> {
-        self.streams[topic][partition].owner
+    pub fn owner(&self, setup: &Setup, topic: usize, partition: usize) -> Option<Token> {
+        self.streams[variants::stream(setup, topic)][partition].owner
+    }
+
+    fn stream(&mut self, setup: &Setup, topic: usize, partition: usize) -> &mut Stream {
+        &mut self.streams[variants::stream(setup, topic)][partition]
     }
 
     /// Whether a lane is open, on whatever stream.
@@ -80,8 +84,8 @@ impl Postgres {
         self.streams.iter().flatten().any(|stream| stream.row.is_some_and(|row| row.open == lane))
     }
 
-    pub fn take(&mut self, topic: usize, partition: usize, token: Token) -> Option<Row> {
-        let stream = &mut self.streams[topic][partition];
+    pub fn take(&mut self, setup: &Setup, topic: usize, partition: usize, token: Token) -> Option<Row> {
+        let stream = self.stream(setup, topic, partition);
         stream.owner = Some(token);
         stream.row
     }
@@ -90,7 +94,7 @@ impl Postgres {
     pub fn claim(&mut self, setup: &Setup, claim: &Claim) -> Result<Places, NotOwner> {
         for (partition, part) in claim.parts.iter().enumerate() {
             let Some(part) = part else { continue };
-            let stream = &mut self.streams[claim.topic][partition];
+            let stream = self.stream(setup, claim.topic, partition);
             let mine = stream.owner == Some(claim.token) || setup.drops(Rule::OwnerToken);
             if !mine || stream.row.is_none_or(|row| row.open != part.lane) {
                 return Err(NotOwner);
@@ -125,7 +129,7 @@ impl Postgres {
     }
 
     pub fn open(&mut self, setup: &Setup, open: &Open) -> Result<(), NotOwner> {
-        let mine = |partition: usize| self.owner(open.topic, partition) == Some(open.token);
+        let mine = |partition: usize| self.owner(setup, open.topic, partition) == Some(open.token);
         if !setup.drops(Rule::OwnerToken) && !(0..PARTITIONS).all(|p| open.lanes[p].is_none() || mine(p)) {
             return Err(NotOwner);
         }
@@ -134,7 +138,7 @@ impl Postgres {
             if let Some(cut) = cut {
                 self.release(setup, cut);
             }
-            self.streams[open.topic][partition].row = Some(Row { open: lane, drained: None });
+            self.stream(setup, open.topic, partition).row = Some(Row { open: lane, drained: None });
         }
         Ok(())
     }
@@ -154,8 +158,8 @@ impl Postgres {
         }
     }
 
-    pub fn record_drain(&mut self, topic: usize, partition: usize, token: Token, settled: Position) {
-        let stream = &mut self.streams[topic][partition];
+    pub fn record_drain(&mut self, setup: &Setup, topic: usize, partition: usize, token: Token, settled: Position) {
+        let stream = self.stream(setup, topic, partition);
         if let Some(row) = stream.row.as_mut().filter(|_| stream.owner == Some(token)) {
             row.drained = Some(settled);
         }

@@ -85,16 +85,16 @@ impl World {
         let settled = reading.settled.as_ref();
         let settled = settled.map(|at| Settled { position: at.position, mark: Mark::decode(&at.metadata) });
         let log_end = setup.end(topic, partition);
-        let topic = topic_id(topic);
-        let former = settled.as_ref().and_then(|s| s.mark.as_ref()).filter(|mark| mark.topic != topic);
+        let topic_now = topic_id(topic);
+        let other = settled.as_ref().and_then(|s| s.mark.as_ref()).filter(|mark| mark.topic != topic_now);
         Seen {
-            open_elsewhere: former.is_some_and(|mark| self.postgres.is_open(mark.lane)),
-            former: None, // Here offsets outlive their topic.
+            open_elsewhere: other.is_some_and(|mark| self.postgres.is_open(mark.lane)),
+            former: topic.checked_sub(1).and_then(|former| self.postgres.row(setup, former, partition)),
             committed: reading.committed,
             settled,
             row: reading.row,
             store: store_id(self.postgres.store),
-            topic,
+            topic: topic_now,
             log_start: self.kafka.partitions[partition].log_start,
             log_end,
             reset: setup.reset,
@@ -105,10 +105,10 @@ impl World {
     /// `semel recover`, while the group has no members: a halted partition goes on, on a lane without a cut.
     pub fn recover(&mut self, setup: &Setup) {
         self.kafka.rebalance([None; PARTITIONS]);
-        let topic = variants::stream(setup, self.kafka.topic);
+        let topic = self.kafka.topic;
         for p in 0..PARTITIONS {
             let token = Token(i64::from(self.kafka.generation) * 100);
-            let row = self.postgres.take(topic, p, token);
+            let row = self.postgres.take(setup, topic, p, token);
             let partition = &self.kafka.partitions[p];
             let (committed, settled) = (partition.committed, partition.settled.clone());
             let seen = self.seen_with(setup, topic, p, &Reading { row, committed, settled, ..Reading::default() });

@@ -60,6 +60,8 @@ pub enum Rule {
     StoreNamed,
     /// The topic's id is in the lane's identity.
     TopicNamed,
+    /// Where both offsets went with a deleted topic, the lane of its former id tells what was in doubt.
+    FormerLaneKnown,
     /// Where the group's own offset is missing, reading goes on from settled, not by the reset policy.
     OwnMissingFromSettled,
 }
@@ -73,6 +75,9 @@ pub fn decide(setup: &Setup, mut seen: Seen) -> Start {
     }
     if setup.drops(Rule::SettledMissingHalts) && seen.settled.is_none() {
         seen.row = None;
+    }
+    if setup.drops(Rule::FormerLaneKnown) {
+        seen.former = None;
     }
     if setup.drops(Rule::OwnMissingFromSettled) && seen.committed.is_none() {
         seen.committed = Some(seen.log_end);

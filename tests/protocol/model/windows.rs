@@ -47,12 +47,12 @@ impl World {
     pub fn retake(&mut self, setup: &Setup, k: usize) {
         let instance = &mut self.instances[k];
         let mut assigned = (0..PARTITIONS).filter(|&p| instance.reads[p].is_some());
-        if assigned.any(|p| self.postgres.owner(instance.topic, p) != Some(instance.token)) {
+        if assigned.any(|p| self.postgres.owner(setup, instance.topic, p) != Some(instance.token)) {
             return instance.leave(setup);
         }
         instance.token = Token(instance.draw());
         for partition in (0..PARTITIONS).filter(|&p| instance.reads[p].is_some()) {
-            self.postgres.take(instance.topic, partition, instance.token);
+            self.postgres.take(setup, instance.topic, partition, instance.token);
         }
         instance.windows.iter_mut().for_each(|window| window.in_doubt = false);
     }
