@@ -117,7 +117,7 @@ impl Why {
     }
 }
 
-/// Decides by the table of the module's tests. Pure.
+/// Decides by the table in `tests/protocol/start.rs`. Pure.
 pub fn decide(seen: &Seen) -> Start {
     let Some(settled) = &seen.settled else { return without_settled(seen) };
     let Some(mark) = &settled.mark else { return Start::Halt(Halt::SettledForeign) };

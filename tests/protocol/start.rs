@@ -193,6 +193,28 @@ fn the_settled_offset_is_gone() {
 }
 
 #[test]
+fn the_offsets_went_with_the_topic() {
+    let former = |drained| Seen { former: row(PREV, drained), ..nothing() };
+    check(&[
+        (
+            former(Some(20)),
+            new_lane(10, Some((PREV, 20)), Why::TopicMadeAnew),
+            "whoever read the deleted topic recorded where it left off",
+        ),
+        (
+            former(None),
+            Start::Halt(Halt::SettledMissing { open: PREV }),
+            "nobody did: which claims are settled is not known",
+        ),
+        (
+            Seen { row: row(OPEN, Some(42)), ..former(None) },
+            new_lane(42, Some((OPEN, 42)), Why::DrainRecorded),
+            "the topic's own lane comes before the former one's",
+        ),
+    ]);
+}
+
+#[test]
 fn the_settled_offset_is_not_to_be_believed() {
     let foreign = Some(Settled { position: 42, mark: None });
     let of = |store_name: &str, topic_name: &str| {
@@ -265,14 +287,18 @@ fn marks() -> impl Strategy<Value = Mark> {
     })
 }
 
+fn rows() -> impl Strategy<Value = Row> {
+    (0i64..4, option::of(0i64..120)).prop_map(|(open, drained)| Row { open: LaneId(open), drained })
+}
+
 fn seen() -> impl Strategy<Value = Seen> {
     let settled = (0i64..120, option::weighted(0.9, marks())).prop_map(|(position, mark)| Settled { position, mark });
-    let row = (0i64..4, option::of(0i64..120)).prop_map(|(open, drained)| Row { open: LaneId(open), drained });
-    (option::of(0i64..120), option::of(settled), option::of(row), any::<[bool; 3]>()).prop_map(
-        |(committed, settled, row, [open_elsewhere, latest, added_later])| Seen {
+    (option::of(0i64..120), option::of(settled), option::of(rows()), option::of(rows()), any::<[bool; 3]>()).prop_map(
+        |(committed, settled, row, former, [open_elsewhere, latest, added_later])| Seen {
             committed,
             settled,
             row,
+            former,
             open_elsewhere,
             reset: if latest { Reset::Latest } else { Reset::Earliest },
             added_later,
@@ -314,7 +340,7 @@ proptest! {
                 settled.mark.as_ref().map(|mark| Cut { prev: mark.lane, cut: settled.position })
             });
             let carried = settled.and_then(|settled| settled.mark.as_ref()?.cut);
-            let drained = seen.row.and_then(|row| Some(Cut { prev: row.open, cut: row.drained? }));
+            let drained = seen.row.or(seen.former).and_then(|row| Some(Cut { prev: row.open, cut: row.drained? }));
             let drained = drained.filter(|_| settled.is_none());
             prop_assert!([of_settled, carried, drained].contains(&Some(cut)), "{cut:?}");
         }
