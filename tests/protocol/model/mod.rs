@@ -9,6 +9,22 @@
 //! Two things are asked of every state. No event is published twice. And the state, left to itself, ends well: nothing
 //! is lost and nothing doubled ([`ending`]), whichever way the open transactions end and whatever was under way lands.
 //!
+//! Where the model and protocol.md differ, the model is right:
+//!
+//! - A takeover is more than one step, so an instance may write its token when a newer owner has written its own. The
+//!   first start after an assignment is therefore confirmed by a transaction, even where nothing is moved
+//!   (`Rule::StartConfirmed`).
+//! - The release before the Kafka step is said to lose. What the search finds is that it doubles.
+//! - Settled fetched before the group's own is said to double. It does only where the group's own is also sent first.
+//! - The deletion of a refused record's claim before its dead letter is said to lose when a late statement lands. It
+//!   does where a claim of unknown outcome is repeated under the same token; else it only doubles, when the broker takes
+//!   the record after all.
+//! - Kafka deletes the offsets of both groups with a topic: what was in doubt on it is known only if an instance has
+//!   recorded where it left off.
+//!
+//! Not modelled: assignments that add partitions to those that are kept, the statement that reads a claim's losers as a
+//! step of its own, more than one scope.
+//!
 //! | module | holds |
 //! | --- | --- |
 //! | [`world`] | the setup and the state |
