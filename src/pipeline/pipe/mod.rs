@@ -22,15 +22,17 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use self::files::{Before, Identity, KeptFile, NotOurs};
+use self::files::{Before, KeptFile, NotOurs};
 use self::input::Input;
-use self::job::{Asked, From, InputMark, Job, resolved};
+use self::job::{Asked, From, InputMark, Job};
 use self::keyer::{Cause, Keyer};
 use self::output::Stream;
 use self::reader::{Limits, Reader, Then, Window};
+use self::recipe::Recipe;
 use self::rejects::Rejects;
 use self::report::{Counts, Summary};
 use self::settle::{Scratch, SettleError, Settler};
+use self::target::Target;
 use crate::clock::SharedClock;
 use crate::config::pipe::PipeConfig;
 use crate::key::TimeRecipe;
@@ -44,15 +46,14 @@ pub mod keyer;
 pub mod lines;
 pub mod output;
 pub mod reader;
+mod recipe;
 pub mod rejects;
 pub mod report;
 pub mod settle;
+mod target;
 
 #[cfg(test)]
 mod crash_tests;
-
-/// Where rejected lines go beside a stream.
-const REJECTS_BESIDE_STREAM: &str = "semel-rejected.ndjson";
 
 #[derive(Debug, thiserror::Error)]
 pub enum PipeError {
@@ -127,7 +128,7 @@ pub fn run(order: &Order<'_>, tell: &mut dyn FnMut(Progress)) -> Result<Summary,
     let name = order.input.map_or("standard input".into(), |path| path.display().to_string());
     let input = Input::open(order.input).map_err(|source| PipeError::Input { name, source })?;
     let target = Target::find(order.output, order.config.dead_letter.as_deref(), &order.config.folder)?;
-    target.check(order, &input)?;
+    target.check(order.input, &input)?;
     let store = EmbeddedStore::open(&order.config.folder)?;
     let recipe = Recipe::of(order.config);
     recipe.check(&store)?;
@@ -158,106 +159,6 @@ struct Ready<'a> {
     scope: u32,
     went_on: bool,
     output_name: String,
-}
-
-/// Where lines go, before anything is opened for writing.
-struct Target {
-    /// A regular file, or one that is to be made.
-    output: Option<PathBuf>,
-    /// Another path that can be written to.
-    stream: Option<PathBuf>,
-    rejects: PathBuf,
-}
-
-impl Target {
-    fn find(output: Option<&Path>, rejects: Option<&Path>, store: &Path) -> Result<Target, PipeError> {
-        let io = |path: &Path, source| PipeError::File(NotOurs::Io { path: path.into(), source });
-        let is_stream = output.is_none_or(|path| std::fs::metadata(path).is_ok_and(|found| !found.is_file()));
-        let file = output.filter(|_| !is_stream);
-        let file = file.map(|path| resolved(path).map_err(|source| io(path, source))).transpose()?;
-        let rejects = match (rejects, &file) {
-            (Some(path), _) => path.to_owned(),
-            (None, Some(output)) => {
-                let mut name = output.clone().into_os_string();
-                name.push(".rejected");
-                name.into()
-            }
-            (None, None) => PathBuf::from(REJECTS_BESIDE_STREAM),
-        };
-        let rejects = resolved(&rejects).map_err(|source| io(&rejects, source))?;
-        if let Ok(store) = store.canonicalize()
-            && let Some(path) = file.iter().chain([&rejects]).find(|path| path.starts_with(&store))
-        {
-            return Err(PipeError::InStore { path: path.clone() });
-        }
-        Ok(Target { output: file, stream: output.filter(|_| is_stream).map(Path::to_owned), rejects })
-    }
-
-    /// Refuses one file in two parts.
-    fn check(&self, order: &Order<'_>, input: &Input) -> Result<(), PipeError> {
-        let same = |a: &Path, b: &Path| PipeError::SameFile { a: a.into(), b: b.into() };
-        let of_path = |path: &PathBuf| std::fs::metadata(path).ok().and_then(|found| regular(&found));
-        let output = match &self.output {
-            Some(path) => of_path(path),
-            None => Stream::standard_output().and_then(|out| out.file().metadata()).ok().and_then(|out| regular(&out)),
-        };
-        let rejects = of_path(&self.rejects);
-        let read = input.file.metadata().ok().and_then(|found| regular(&found));
-        let input_path = order.input.unwrap_or(Path::new("standard input"));
-        let output_path = self.output.as_deref().unwrap_or(Path::new("standard output"));
-        if read.is_some() && read == output {
-            return Err(same(input_path, output_path));
-        }
-        if read.is_some() && read == rejects {
-            return Err(same(input_path, &self.rejects));
-        }
-        if self.output.as_ref() == Some(&self.rejects) || (output.is_some() && output == rejects) {
-            return Err(same(output_path, &self.rejects));
-        }
-        Ok(())
-    }
-}
-
-fn regular(found: &std::fs::Metadata) -> Option<Identity> {
-    use std::os::unix::fs::MetadataExt;
-    found.is_file().then(|| Identity { device: found.dev(), inode: found.ino() })
-}
-
-/// How keys are made, which must not change under a scope's claims.
-struct Recipe<'a> {
-    config: &'a PipeConfig,
-    text: String,
-    digest: String,
-}
-
-impl<'a> Recipe<'a> {
-    fn of(config: &'a PipeConfig) -> Recipe<'a> {
-        let extraction = &config.keys.extraction;
-        let text = format!("{} with time {}", extraction.recipe(), extraction.time());
-        Recipe { config, text, digest: extraction.digest() }
-    }
-
-    fn name(&self) -> Vec<u8> {
-        [b"recipe\0", self.config.scope.as_str().as_bytes()].concat()
-    }
-
-    fn record(&self) -> Vec<u8> {
-        format!("{} {}", self.digest, self.text).into_bytes()
-    }
-
-    fn check(&self, store: &EmbeddedStore) -> Result<(), PipeError> {
-        let Some(recorded) = store.note(&self.name())? else { return Ok(()) };
-        if recorded == self.record() || self.config.keys.accept_change {
-            return Ok(());
-        }
-        let recorded = String::from_utf8_lossy(&recorded).into_owned();
-        Err(PipeError::OtherRecipe {
-            scope: self.config.scope.to_string(),
-            recorded: recorded.split_once(' ').map_or(recorded.as_str(), |(_, text)| text).into(),
-            given: self.text.clone(),
-            digest: self.digest.clone(),
-        })
-    }
 }
 
 fn to_file<'a>(

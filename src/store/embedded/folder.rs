@@ -10,7 +10,9 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, CompressionPolicy, PartitioningPolicy};
 use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions};
 
@@ -23,7 +25,7 @@ const HALF_MADE: &str = "semel.db.new";
 const ENGINE_MARKER: &str = "version";
 
 /// Shared by all keyspaces: blocks, filters and indices of what is on disk.
-const CACHE_BYTES: u64 = 32 << 20;
+const CACHE_BYTES: u64 = 24 << 20;
 /// Threads that write memory tables out and merge tables.
 const WORKERS: usize = 1;
 /// What a start may have to read again, roughly.
@@ -32,6 +34,9 @@ const JOURNALS_BYTES_MAX: u64 = 128 << 20;
 const IN_MEMORY_BYTES: u64 = 8 << 20;
 /// Memory tables that may wait for that; the engine halts writes at four.
 const SEALED_MAX: usize = 3;
+/// Tables on disk that are merged, so many at a time, into those of the next level, which are so large.
+const MERGED_TOGETHER: u8 = 8;
+const TABLE_BYTES: u64 = 32 << 20;
 
 /// The right to the folder; given up when dropped.
 #[derive(Debug)]
@@ -101,10 +106,12 @@ fn remove_if_there(path: &PathBuf) -> io::Result<()> {
 /// from disk at every question.
 pub(super) fn week_options() -> KeyspaceCreateOptions {
     let in_parts = PartitioningPolicy::new([false, true]);
+    let merging = Leveled::default().with_l0_threshold(MERGED_TOGETHER).with_table_target_size(TABLE_BYTES);
     KeyspaceCreateOptions::default()
         .max_memtable_size(u64::MAX)
         .data_block_size_policy(BlockSizePolicy::all(4 << 10))
         .data_block_compression_policy(CompressionPolicy::disabled())
+        .compaction_strategy(Arc::new(merging))
         .filter_block_partitioning_policy(in_parts.clone())
         .index_block_partitioning_policy(in_parts)
 }
