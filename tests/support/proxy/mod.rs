@@ -93,6 +93,16 @@ impl Fired {
         self.told.notify_all();
     }
 
+    /// As [`Fired::wait`], and calls `meanwhile` now and then: to keep what is waited for coming.
+    pub fn wait_while(&self, within: Duration, what: &str, mut meanwhile: impl FnMut()) {
+        let until = std::time::Instant::now() + within;
+        while !*self.done.lock().expect("no panic while locked") {
+            assert!(std::time::Instant::now() < until, "{what} was not seen within {within:?}");
+            meanwhile();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Waits until the watch has acted, and fails the test if it does not.
     pub fn wait(&self, within: Duration, what: &str) {
         let done = self.done.lock().expect("no panic while locked");
