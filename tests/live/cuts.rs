@@ -21,7 +21,7 @@ fn connections_to_postgres_are_cut_in_and_after_the_commit() {
     for round in 0..if full() { 20 } else { 4 } {
         for moment in [Moment::Before, Moment::During, Moment::After] {
             let seen = proxy.on(CLAIM, moment, 1 + random.among(0..3) as usize, || Then::Cut);
-            seen.wait(MINUTE, &format!("a claim ({moment:?}, round {round})"));
+            seen.wait_while(MINUTE, &format!("a claim ({moment:?}, round {round})"), || feed.keep_on());
             feed.keep_on();
         }
         proxy.cut();
@@ -52,7 +52,7 @@ fn connections_to_kafka_are_cut_in_and_after_a_transaction() {
         for api in apis {
             for moment in [Moment::Before, Moment::During, Moment::After] {
                 let seen = proxy.on(Sight::Kafka(api), moment, 1 + random.among(0..3) as usize, || Then::Cut);
-                seen.wait(MINUTE, &format!("{api:?} ({moment:?}, round {round})"));
+                seen.wait_while(MINUTE, &format!("{api:?} ({moment:?}, round {round})"), || feed.keep_on());
                 feed.keep_on();
             }
         }
