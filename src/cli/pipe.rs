@@ -94,8 +94,9 @@ impl Bar {
         let Some(bar) = &self.0 else { return };
         let Progress { position, length, counts } = progress;
         if let Some(length) = length.filter(|length| bar.length() != Some(*length)) {
-            bar.set_length(length);
+            // The style first: each of these draws.
             bar.set_style(style("[{bar:30}] {bytes}/{total_bytes}, {eta} left  {msg}"));
+            bar.set_length(length);
         } else if length.is_none() {
             bar.set_style(style("{spinner} {bytes}  {msg}"));
         }
