@@ -47,6 +47,9 @@ mod names;
 mod release;
 mod tail;
 
+#[cfg(test)]
+mod store_tests;
+
 /// Weeks that may be made by one call: a thousand years.
 const WEEKS_PER_CALL_MAX: i32 = 52_000;
 
