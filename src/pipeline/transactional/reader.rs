@@ -235,6 +235,7 @@ impl Reader {
     /// While positions are taken, messages are dropped: nothing is assigned or sought before all of them are known.
     fn assigned(&mut self, places: &[TopicPartition]) -> Result<(), Trouble> {
         self.quiesce()?;
+        self.unpause()?;
         let retained: Vec<_> = self.next.keys().copied().collect();
         let positions = self.take_over(places, true)?;
         let kept = self.take_over(&retained, false)?;
@@ -247,6 +248,7 @@ impl Reader {
 
     fn revoked(&mut self, places: &[TopicPartition]) -> Result<(), Trouble> {
         self.quiesce()?;
+        self.unpause()?;
         if self.is_made_anew() {
             // Whoever gets them next finds no offset.
             self.record_left(places);
@@ -273,12 +275,18 @@ impl Reader {
             return Ok(());
         }
         self.source.seek(&positions, ASK).map_err(|error| rejoin(&error))?;
+        self.next.extend(positions);
+        self.unpause()
+    }
+
+    /// The client remembers a pause beyond the assignment: who lets a partition go while it is paused and is given it
+    /// again would never read from it.
+    fn unpause(&mut self) -> Result<(), Trouble> {
         if self.paused {
-            let places: Vec<_> = positions.iter().map(|(place, _)| *place).collect();
+            let places: Vec<_> = self.next.keys().copied().collect();
             self.source.resume(&places).map_err(|error| rejoin(&error))?;
             self.paused = false;
         }
-        self.next.extend(positions);
         Ok(())
     }
 
