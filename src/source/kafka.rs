@@ -57,6 +57,14 @@ fn ask<E: Into<Box<dyn std::error::Error + Send + Sync>>>(what: impl Into<String
     move |error| SourceError::Ask { what: what.into(), source: error.into() }
 }
 
+/// As [`ask`], of offsets that are told only once no transaction is pending on them.
+fn stable(what: &str) -> impl FnOnce(NativeError) -> SourceError {
+    ask(format!(
+        "{what} (it waits for transactions that are open on them; one that does not end is found with \
+         kafka-transactions.sh find-hanging)"
+    ))
+}
+
 /// What the brokers say of a partition at an assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offsets {
@@ -178,8 +186,8 @@ impl KafkaSource {
         timeout: Duration,
     ) -> Result<BTreeMap<TopicPartition, Offsets>, SourceError> {
         let list = self.list(places.iter().map(|place| (*place, None)));
-        let committed = native::committed(&self.consumer, &list, timeout).map_err(ask("the group's offsets"))?;
-        let settled = native::committed(&self.settled, &list, timeout).map_err(ask("the settled offsets"))?;
+        let committed = native::committed(&self.consumer, &list, timeout).map_err(stable("the group's offsets"))?;
+        let settled = native::committed(&self.settled, &list, timeout).map_err(stable("the settled offsets"))?;
         let by_place = |fetched: Vec<Committed>| -> BTreeMap<TopicPartition, Committed> {
             fetched.into_iter().filter_map(|one| Some((self.place(&one.topic, one.partition)?, one))).collect()
         };

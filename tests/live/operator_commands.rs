@@ -376,6 +376,8 @@ fn check_finds_nothing_wrong_and_changes_nothing() {
         "ok    clock",
         "ok    weeks",
         "transaction.max.timeout.ms is 900000",
+        "transaction.state.log.replication.factor is 1: a crash of that broker",
+        "offsets.topic.replication.factor is 1: a crash of that broker",
         &topic,
         "2 partitions, 1 replicas",
         "warn  topic",

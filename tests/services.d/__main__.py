@@ -30,13 +30,14 @@ from pathlib import Path
 
 import packages
 import process
-from kafka import Kafka
+from kafka import Controller, Kafka
 from pgbouncer import PgBouncer
 from postgres import Postgres
 from process import Cancelled, Failed
 from watchdog import Watchdog, wait_for_end_of
 
-KINDS = {kind.name: kind for kind in (Kafka, Postgres, PgBouncer)}
+KINDS = {kind.name: kind for kind in (Controller, Kafka, Postgres, PgBouncer)}
+USUAL = ("kafka", "postgres", "pgbouncer")
 NEEDS = {"pgbouncer": {"postgres"}}  # started before, and in the same thread
 
 
@@ -73,8 +74,8 @@ class Installation:
         packages.install(lambda: set().union(*(service.missing() for service in wanted)), say)
         self.save()  # before the first process: whoever comes after a kill -9 must know what to look for
         try:
-            in_parallel([[service.start for service in wanted if service.name != "kafka"],
-                         [service.start for service in wanted if service.name == "kafka"]])
+            in_parallel([[service.start for service in wanted if service.name not in ("controller", "kafka")],
+                         [service.start for service in wanted if service.name in ("controller", "kafka")]])
             self.save()
         except BaseException:
             self.down()
@@ -148,7 +149,7 @@ def make_folder(given):
 
 def up(options):
     root = make_folder(options.dir)
-    names = [name for name in KINDS if getattr(options, name)] or list(KINDS)
+    names = [name for name in KINDS if getattr(options, name)] or list(USUAL)
     with packages.exclusive(root / "lock"):
         installation, watchdog = Installation(root), Watchdog(root)
         if options.owner:

@@ -1,5 +1,11 @@
 """Apache Kafka, one KRaft node that is broker and controller, from the jars that Maven Central has.
 
+For tests that kill the broker, the controller is a process of its own (`Controller`). A node that is both comes back
+while the controller still counts its old registration, and leads what it led before; when that registration lapses,
+its partitions have no leader for a moment, and Kafka 4.4.0 drops the transaction markers that are due to them
+("likely deleted already and hence can be skipped"): what was half committed stays so. A broker that was away for
+longer than its session comes back without a lead, and its transactions are whole. So such a test waits that long.
+
 The jars are kept in the user's cache under a name that holds the digest of what they were resolved from: a new
 version is a new folder, and a folder is there whole or not at all.
 """
@@ -27,13 +33,28 @@ ARTIFACTS = (
 )
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-CONFIGURATION = """
+BOTH = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
-controller.listener.names=CONTROLLER
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+"""
+BROKER = """
+process.roles=broker
+node.id=1
+controller.quorum.voters=2@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+"""
+CONTROLLER = """
+process.roles=controller
+node.id=2
+controller.quorum.voters=2@127.0.0.1:{port}
+listeners=CONTROLLER://127.0.0.1:{port}
+"""
+CONFIGURATION = """
+controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data}
 
@@ -82,15 +103,18 @@ rootLogger.appenderRef.console.ref=console
 """
 
 
-class Kafka(Service):
-    name = "kafka"
-    ports = ("port", "controller_port")
+class Node(Service):
+    """A process of Kafka's."""
 
     def __init__(self, root, state, others):
         super().__init__(root, state, others)
         # A cluster id is a UUID in 22 characters, of which the first may be a hyphen.
         state.setdefault("cluster", base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
         self.settings, self.logging = self.folder / "server.properties", self.folder / "log4j2.properties"
+
+    def roles(self):
+        """The part of the configuration that says what this node is, and what it has to be filled with."""
+        raise NotImplementedError
 
     def missing(self):
         lacks = set() if find("java") else {"default-jre-headless"}
@@ -105,16 +129,52 @@ class Kafka(Service):
                               f"--config={self.settings}", options=["-Xmx128m", "-XX:TieredStopAtLevel=1"]), cwd=self.folder)
 
     def configure(self):
-        self.settings.write_text(CONFIGURATION.format(data=self.data, **self.state))
+        text, values = self.roles()
+        self.settings.write_text((text + CONFIGURATION).format(data=self.data, **values))
         self.logging.write_text(LOGGING)
 
     def command(self):
-        return self.java("kafka.Kafka", self.settings, options=["-Xms256m", "-Xmx512m", "-XX:+ExitOnOutOfMemoryError"])
+        return self.java("kafka.Kafka", self.settings, options=[*self.heap, "-XX:+ExitOnOutOfMemoryError"])
 
     def java(self, main, *arguments, options=()):
         # Without its performance file and with its own temporary folder, Java writes nothing outside ours.
         return [find("java"), *options, "-XX:-UsePerfData", f"-Djava.io.tmpdir={self.folder / 'tmp'}",
                 f"-Dlog4j2.configurationFile={self.logging}", "-cp", f"{jars()}/*", main, *arguments]
+
+
+class Controller(Node):
+    name = "controller"
+    heap = ("-Xms64m", "-Xmx192m")
+
+    def roles(self):
+        return CONTROLLER, self.state
+
+    def ready(self):
+        """It listens. Whether it is ours, the broker finds out, which knows the cluster's id."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.state["port"]), timeout=10):
+                return True
+        except OSError:
+            return False
+
+    def env(self):
+        return {}
+
+
+class Kafka(Node):
+    name = "kafka"
+    ports = ("port", "controller_port")
+    heap = ("-Xms256m", "-Xmx512m")
+
+    def __init__(self, root, state, others):
+        if "controller" in others:
+            state["cluster"] = others["controller"].state["cluster"]
+        super().__init__(root, state, others)
+
+    def roles(self):
+        if "controller" not in self.others:
+            return BOTH, self.state
+        return BROKER, {**self.state, "controller_port": self.others["controller"].state["port"]}
 
     def ready(self):
         """Our own cluster answers, and both coordinators do: asking for them makes the internal topics."""

@@ -157,6 +157,9 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.tail());
+        }
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -52,6 +52,8 @@ pub struct OwnServices {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Service {
+    /// Kafka's controller as a process of its own: for tests that kill the broker, see tests/services.d/kafka.py.
+    Controller,
     Kafka,
     Postgres,
 }
@@ -59,6 +61,7 @@ pub enum Service {
 impl Service {
     fn name(self) -> &'static str {
         match self {
+            Service::Controller => "controller",
             Service::Kafka => "kafka",
             Service::Postgres => "postgres",
         }
@@ -91,6 +94,13 @@ impl OwnServices {
         let hard =
             if hard { vec![service.name().to_owned(), "--hard".to_owned()] } else { vec![service.name().into()] };
         command("stop", self.dir.path(), &hard);
+    }
+
+    /// The process that runs now, for who has to end it at a certain moment. Its end may go unnoticed here.
+    pub fn pid(&self, service: Service) -> i32 {
+        let env = std::fs::read_to_string(self.dir.path().join("env")).expect("services that run");
+        let name = format!("export SEMEL_TEST_{}_PID=", service.name().to_uppercase());
+        env.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).expect("a service that runs")
     }
 
     /// Brings it back on its port with its data, and waits until it answers.

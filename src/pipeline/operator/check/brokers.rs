@@ -15,6 +15,8 @@ const TRANSACTION_MAX: (&str, u64) = ("transaction.max.timeout.ms", 900_000);
 const SESSION_MIN: (&str, u64) = ("group.min.session.timeout.ms", 6_000);
 const SESSION_MAX: (&str, u64) = ("group.max.session.timeout.ms", 1_800_000);
 const OFFSETS_KEPT: (&str, u64) = ("offsets.retention.minutes", 10_080);
+const TRANSACTIONS_KEPT_BY: (&str, u64) = ("transaction.state.log.replication.factor", 3);
+const OFFSETS_KEPT_BY: (&str, u64) = ("offsets.topic.replication.factor", 3);
 
 /// The settled offsets of idle partitions are committed again daily: with less, one missed refresh loses them.
 const OFFSETS_KEPT_MINUTES_MIN: u64 = 3 * 24 * 60;
@@ -74,6 +76,19 @@ fn settings(facts: &mut Facts, config: &Config, cluster: &ClusterOptions, ids: &
             "kafka",
             format!("it takes session timeouts from {least} to {most} ms, SEMEL_SESSION_TIMEOUT is {session} ms"),
         );
+    }
+    for what in [TRANSACTIONS_KEPT_BY, OFFSETS_KEPT_BY] {
+        // While a partition has no leader, Kafka drops the transaction markers that are due to it.
+        if value(what) == 1 {
+            facts.warn(
+                "kafka",
+                format!(
+                    "{} is 1: a crash of that broker may leave a transaction half committed, which can double or hold up \
+                     a window. use 3 replicas",
+                    what.0
+                ),
+            );
+        }
     }
     let kept = value(OFFSETS_KEPT);
     if kept < OFFSETS_KEPT_MINUTES_MIN {
