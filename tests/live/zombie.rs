@@ -5,7 +5,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use crate::load::{Endless, wait_busy};
-use crate::support::proxy::{Api, CLAIM, Moment, Proxy, Sight, Then};
+use crate::support::broker::wait_until;
+use crate::support::daemon::{Daemon, Settings};
+use crate::support::proxy::{Api, CLAIM, Moment, Proxy, Sight, TAKE, Then};
 use crate::support::random::Random;
 use crate::support::world::World;
 use crate::{MINUTE, full};
@@ -30,7 +32,7 @@ fn a_halted_daemon_goes_on_after_another_took_over() {
         zombie.go_on();
         // It finds out that it was replaced, and works again.
         let before = zombie.metric("im2be_dedup_claims_total", &[]);
-        crate::support::broker::wait_until("the zombie works again", MINUTE, || {
+        wait_until("the zombie works again", MINUTE, || {
             feed.keep_on();
             zombie.metric("im2be_dedup_claims_total", &[]) > before
         });
@@ -54,18 +56,10 @@ fn requests_of_a_halted_daemon_arrive_late() {
     let postgres = Proxy::of_postgres(direct.services.postgres_port());
     let mut random = Random::new(direct.seed);
     let mut feed = Endless::start(&direct, 10_000, 800);
-    let mut proxied = direct.settings.clone();
-    for (name, port, real) in [
-        ("SEMEL_SOURCE", kafka.port(), direct.services.kafka_port()),
-        ("SEMEL_SINK", kafka.port(), direct.services.kafka_port()),
-        ("SEMEL_STORE", postgres.port(), direct.services.postgres_port()),
-    ] {
-        let moved = proxied[name].replace(&format!(":{real}/"), &format!(":{port}/"));
-        proxied.insert(name.to_owned(), moved);
-    }
+    let proxied = proxied(&direct, Some(&kafka), &postgres);
     for _ in 0..if full() { 5 } else { 1 } {
         for (what, sight) in sights {
-            let mut zombie = crate::support::daemon::Daemon::start(&direct.folder, "a", &proxied);
+            let mut zombie = Daemon::start(&direct.folder, "a", &proxied);
             zombie.wait_ready();
             wait_busy(&zombie, &mut feed);
             let proxy = if matches!(sight, Sight::Sql(_)) { &postgres } else { &kafka };
@@ -78,7 +72,7 @@ fn requests_of_a_halted_daemon_arrive_late() {
                 let _ = held.recv_timeout(2 * MINUTE);
                 Then::Pass
             });
-            crate::support::broker::wait_until(&format!("{what} is seen"), MINUTE, || {
+            wait_until(&format!("{what} is seen"), MINUTE, || {
                 feed.keep_on();
                 was_seen.try_recv().is_ok()
             });
@@ -97,4 +91,72 @@ fn requests_of_a_halted_daemon_arrive_late() {
     let daemon = direct.daemon("a");
     direct.check(feed.finish(), 2 * MINUTE);
     daemon.stop();
+}
+
+/// A daemon is halted as it takes its partitions over, and its tokens are written after those of the owner that came
+/// after it. Neither may work under what it does not own.
+#[test]
+fn tokens_of_a_halted_daemon_arrive_late() {
+    let direct = World::new("late-token", 4);
+    let postgres = Proxy::of_postgres(direct.services.postgres_port());
+    let proxied = proxied(&direct, None, &postgres);
+    let mut feed = Endless::start(&direct, 10_000, 800);
+    let other = direct.daemon("b");
+    let owns_all = || other.log_text().matches("\"partitions were assigned\",\"partitions\":4").count();
+    for round in 0..if full() { 8 } else { 2 } {
+        wait_busy(&other, &mut feed);
+        let (let_go, held) = channel();
+        let (seen, was_seen) = channel();
+        let before = owns_all();
+        let arrived = postgres.on(TAKE, Moment::Before, 1 + round % 2, move || {
+            let _ = seen.send(());
+            let _ = held.recv_timeout(2 * MINUTE);
+            Then::Pass
+        });
+        let mut zombie = Daemon::start(&direct.folder, "a", &proxied);
+        was_seen.recv_timeout(MINUTE).expect("a token on its way");
+        zombie.halt();
+        wait_until("the other owns all partitions again", MINUTE, || {
+            feed.keep_on();
+            owns_all() > before
+        });
+        let claimed = other.metric("im2be_dedup_claims_total", &[]);
+        wait_until("the other works on them", MINUTE, || {
+            feed.keep_on();
+            other.metric("im2be_dedup_claims_total", &[]) > claimed
+        });
+        let _ = let_go.send(());
+        arrived.wait(MINUTE, "the late token");
+        // The other finds it with its next claim, and joins anew. Or it waits for the token's lock, where the COMMIT was
+        // not sent before the halt: then the server ends that transaction. Then the late one goes on.
+        wait_until("the other meets the late token", MINUTE, || {
+            feed.keep_on();
+            let met = |what: &str| other.log_text().matches(what).count();
+            met("another instance owns the stream") + met("lock timeout") > round
+        });
+        zombie.go_on();
+        zombie.wait_ready();
+        feed.keep_on();
+        let before = owns_all();
+        zombie.stop();
+        wait_until("the other owns all partitions after that", MINUTE, || owns_all() > before);
+    }
+    direct.check(feed.finish(), 2 * MINUTE);
+    other.stop();
+}
+
+/// Settings of a daemon that reaches its services through proxies only.
+fn proxied(direct: &World, kafka: Option<&Proxy>, postgres: &Proxy) -> Settings {
+    let mut settings = direct.settings.clone();
+    let mut through = |name: &str, proxy: &Proxy, real: u16| {
+        let moved = settings[name].replace(&format!(":{real}/"), &format!(":{}/", proxy.port()));
+        settings.insert(name.to_owned(), moved);
+    };
+    for name in ["SEMEL_SOURCE", "SEMEL_SINK"] {
+        if let Some(proxy) = kafka {
+            through(name, proxy, direct.services.kafka_port());
+        }
+    }
+    through("SEMEL_STORE", postgres, direct.services.postgres_port());
+    settings
 }

@@ -33,13 +33,15 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// `lock`: longest wait for one lock; `statement`: longest run of one statement, its waits included.
+    /// `lock`: longest wait for one lock, and longest time that the server waits for us in the middle of a transaction: a
+    /// process that is halted there must not keep its locks from its successor; `statement`: longest run of one statement, its waits included.
     pub fn new(lock: Duration, statement: Duration) -> Limits {
         let millis = |limit: Duration| limit.as_millis().clamp(1, i32::MAX as u128);
+        let lock_ms = millis(lock);
         let begin = format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL jit = off;
-             SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {}",
-            millis(lock),
+             SET LOCAL lock_timeout = {lock_ms}; SET LOCAL statement_timeout = {};
+             SET LOCAL idle_in_transaction_session_timeout = {lock_ms}",
             millis(statement)
         );
         Limits { begin, answer: statement + ANSWER_GRACE }

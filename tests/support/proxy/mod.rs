@@ -37,6 +37,9 @@ pub const CLAIM: Sight = Sight::Sql(|sql| {
     sql.contains("insert into") && sql.contains("processed_kafka_events")
 });
 
+/// The statement that writes an owner's token.
+pub const TAKE: Sight = Sight::Sql(|sql| sql.to_ascii_lowercase().contains("insert into semel_streams"));
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// The request is not passed on yet.

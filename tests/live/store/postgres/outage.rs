@@ -10,8 +10,8 @@ use semel::store::{ClaimStore, StoreError, Take};
 
 use super::super::kit::{Writer, count, fresh, inserted, of, room};
 use super::super::subjects::{blocking, connect};
-use super::{Own, run, side, told};
-use crate::support::proxy::{CLAIM, Moment, Proxy, Then};
+use super::{Own, run, side, told, while_it_waits};
+use crate::support::proxy::{CLAIM, Moment, Proxy, Sight, Then};
 use crate::support::services::{OwnServices, Service, Services};
 
 /// The own store's database, through a proxy that can lose what a network loses.
@@ -49,6 +49,42 @@ fn a_cut_connection() {
             let expected = if landed == 0 { Claimed::Inserted } else { writer.at(1) };
             assert_eq!(of(&answers, &name), expected, "{moment:?}");
         }
+    });
+}
+
+/// A process that is halted between its token and the COMMIT does not keep the stream from its successor: the server
+/// ends what waits for it.
+#[test]
+fn a_transaction_that_nobody_goes_on_with() {
+    run(async || {
+        let own = Own::migrated().await;
+        room(&*own.store).await;
+        let (proxy, url) = through(&own);
+        let options = PostgresOptions { lock_timeout: Duration::from_secs(1), ..PostgresOptions::new(&url) };
+        let halted = PostgresStore::connect_with(&options, &|_| None).await.expect("a connection");
+        let mut writer = Writer::open(&*own.store, "stream").await;
+        let (let_go, held) = std::sync::mpsc::channel::<()>();
+        let commit = Sight::Sql(|sql| sql == "COMMIT");
+        let seen = proxy.on(commit, Moment::Before, 1, move || {
+            let _ = held.recv_timeout(Duration::from_secs(60));
+            Then::Pass
+        });
+        let stream = writer.stream.clone();
+        let token = Token(fresh());
+        let late = tokio::spawn(async move {
+            let take = Take { stream: &stream, token, instead_of: None };
+            halted.take(&take).await
+        });
+        while_it_waits().await;
+        assert!(!late.is_finished(), "its COMMIT is held back");
+        let begun = Instant::now();
+        writer.take(&*own.store).await;
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        let _ = let_go.send(());
+        let late = late.await.expect("no panic");
+        assert!(matches!(late, Err(StoreError::Unknown(_))), "{late:?}");
+        seen.wait(Duration::from_secs(1), "the commit");
+        assert_eq!(inserted(&writer.claim(&*own.store, &["mine"], 1).await.expect("a claim")), 1);
     });
 }
 
