@@ -82,6 +82,7 @@ impl Claimer {
         if !self.control.is_alive(raw.epoch) {
             return Ok(None);
         }
+        histogram!(names::PHASE_SECONDS, "phase" => "gather").record(raw.opened.elapsed());
         let started = Instant::now();
         let now = self.shared.clock.now();
         let refused = lock(&self.refused).clone();
@@ -315,8 +316,8 @@ impl Claimer {
         }
     }
 
-    /// The claims of records that the sink refused in an earlier try of this window. The key is found again from the
-    /// record itself.
+    /// The claims that an earlier try of this window may have left: of records that the sink refused, or that this
+    /// process takes for too large and the one before it did not. The key is found again from the record itself.
     fn to_forget(
         &self,
         raw: &Raw,
@@ -324,13 +325,14 @@ impl Claimer {
         lanes: &BTreeMap<TopicPartition, LaneId>,
         now: EventTime,
     ) -> Vec<Refused> {
-        let refused = |fate: &Fate| matches!(fate, Fate::DeadLetter { cause: Cause::RefusedBySink, .. });
+        let refused =
+            |fate: &Fate| matches!(fate, Fate::DeadLetter { cause: Cause::RefusedBySink | Cause::TooLarge, .. });
         raw.records
             .iter()
             .zip(fates)
             .filter(|(_, fate)| refused(fate))
             .filter_map(|((place, record), _)| {
-                let key = self.keyer.key(record, now).ok()?;
+                let key = self.keyer.key_at_any_size(record, now).ok()?;
                 let (lane, position) = (lanes[place], record.offset());
                 Some(Refused { event_id: key.event_id, week: key.week, lane, position })
             })

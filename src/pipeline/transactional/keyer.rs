@@ -62,13 +62,17 @@ impl Keyer {
             .collect()
     }
 
-    /// The key whatever the policies say: for the claim of a record that was refused later.
-    pub fn key(&self, record: &Record, now: EventTime) -> Result<Key, (Cause, String)> {
+    fn key(&self, record: &Record, now: EventTime) -> Result<Key, (Cause, String)> {
         let size = record.size() + BATCH_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * record.headers().count();
         if size > self.record_bytes_max {
             let bound = self.record_bytes_max;
             return Err((Cause::TooLarge, format!("{size} bytes with headers, the sink's topic takes {bound}")));
         }
+        self.key_at_any_size(record, now)
+    }
+
+    /// For the claim of a record that was refused later, or is known to be too large only since a restart.
+    pub fn key_at_any_size(&self, record: &Record, now: EventTime) -> Result<Key, (Cause, String)> {
         let view = View {
             key: record.key(),
             value: record.value(),

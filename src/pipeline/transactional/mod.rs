@@ -39,6 +39,7 @@ use crate::sink::kafka::{KafkaSinkOptions, SinkError, Topics};
 use crate::source::kafka::{KafkaSourceOptions, SourceError};
 use crate::store::{ClaimStore, LaneFor, StoreError};
 
+mod blame;
 mod claimer;
 mod control;
 mod keyer;

@@ -10,7 +10,7 @@
 //! | has an unknown outcome | a new producer takes the id over, which ends the old transaction one way or the other; read again from the committed offsets, never from memory |
 //! | was fenced after it outlived its time | as above: the coordinator ended it |
 //! | was fenced otherwise | another process uses the same instance name: leave, naming it |
-//! | had a record refused | aborted; the window is read again with that record as a dead letter |
+//! | had a record refused | aborted; the window is read again with that record as a dead letter, or in smaller batches where it is not known which record was meant, see [`blame`](super::blame) |
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,6 +20,7 @@ use metrics::{counter, gauge, histogram};
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
+use super::blame::{Blame, blame};
 use super::control::{Control, Trouble, lock};
 use super::known::Known;
 use super::lanes::Lanes;
@@ -217,6 +218,7 @@ impl Publisher {
         let shared = &self.shared;
         let forgotten = shared.runtime.block_on(shared.store.forget_refused(&shared.scope, refused));
         match forgotten {
+            Ok(0) => {}
             Ok(count) => tracing::info!(count, "freed the claims of records that the sink refused"),
             Err(error) => {
                 let hint = "free them with `semel release` before the dead letters are sent again";
@@ -234,17 +236,7 @@ impl Publisher {
     fn settle_failure(&mut self, window: &Judged, error: SinkError) -> Trouble {
         let why = crate::pipeline::chain(&error);
         match error {
-            SinkError::Refused(records) => {
-                let refused = records.iter().filter_map(|(number, code)| {
-                    let (place, record) = window.raw.records.get(*number)?;
-                    Some(RefusedRecord { place: *place, offset: record.offset(), reason: code.to_string() })
-                });
-                let refused = refused.collect();
-                match self.abort() {
-                    Ok(()) => Trouble::Reread { why, refused },
-                    Err(trouble) => trouble,
-                }
-            }
+            SinkError::Refused(records) => self.refused(window, &records, why),
             SinkError::Transaction(error) => match error.recovery() {
                 Recovery::AbortAndReread => match self.abort() {
                     Ok(()) => Trouble::Reread { why, refused: Vec::new() },
@@ -255,6 +247,29 @@ impl Publisher {
             },
             error @ (SinkError::Client(_) | SinkError::Topic { .. } | SinkError::NoTopic) => {
                 Trouble::Leave(PipelineError::Sink(error))
+            }
+        }
+    }
+
+    fn refused(&mut self, window: &Judged, records: &[(usize, RDKafkaErrorCode)], why: String) -> Trouble {
+        if let Err(trouble) = self.abort() {
+            return trouble;
+        }
+        let read = &window.raw.records;
+        let size = |number: usize| read.get(number).map_or(0, |(_, record)| record.size());
+        match blame(records, self.options.batch_bytes_max, size) {
+            Blame::Records(records) => {
+                let refused = records.into_iter().filter_map(|(number, code)| {
+                    let (place, record) = read.get(number)?;
+                    Some(RefusedRecord { place: *place, offset: record.offset(), reason: code.to_string() })
+                });
+                Trouble::Reread { why, refused: refused.collect() }
+            }
+            Blame::SmallerBatches(bytes) => {
+                tracing::warn!(batch_bytes_max = bytes, "batches are refused, sending smaller ones from now on");
+                self.options.batch_bytes_max = bytes;
+                self.sink = None;
+                Trouble::Reread { why, refused: Vec::new() }
             }
         }
     }
