@@ -174,7 +174,7 @@ fn values_that_are_refused() {
         ("SEMEL_STORE_AWAY", "drop", "`drop` is none of block, forward"),
         ("SEMEL_WINDOW_SIZE", "1000001", "`1000001` is not a whole number from 1 to 1000000"),
         ("SEMEL_LINGER", "1m", "`1m` is not between 0ms and 10s"),
-        ("SEMEL_RETENTION_WEEKS", "0", "`0` is not a whole number from 1 to 5200"),
+        ("SEMEL_RETENTION_WEEKS", "0", "`0` is not a whole number from 1 to 1040"),
         ("SEMEL_HTTP", "localhost:80", "`localhost:80` is not ADDRESS:PORT in digits, nor off"),
         ("SEMEL_LOG", "verbose", "`verbose` is neither a level nor MODULE=LEVEL"),
         ("SEMEL_LOG", "info,", "`` is neither a level nor MODULE=LEVEL"),

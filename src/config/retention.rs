@@ -7,9 +7,13 @@ use super::setting::{Default, Kind, Setting};
 use super::units::show_duration;
 use crate::key::Bounds;
 
+/// Twenty years: a start makes room for all of them.
+pub const RETENTION_WEEKS_MAX: u64 = 1_040;
+pub const WEEKS_AHEAD_MAX: u64 = 52;
+
 pub const RETENTION_WEEKS: Setting = Setting::new(
     "SEMEL_RETENTION_WEEKS",
-    Kind::Count(1..=5_200),
+    Kind::Count(1..=RETENTION_WEEKS_MAX),
     Default::Value("5"),
     "Weeks before the present one whose claims are kept. Longer than SEMEL_LONGEST_OUTAGE, and than the topics keep \
      what may be read again.",
@@ -18,7 +22,7 @@ pub const RETENTION_WEEKS: Setting = Setting::new(
 
 pub const WEEKS_AHEAD: Setting = Setting::new(
     "SEMEL_WEEKS_AHEAD",
-    Kind::Count(1..=52),
+    Kind::Count(1..=WEEKS_AHEAD_MAX),
     Default::Value("2"),
     "Weeks after the present one that are made beforehand; an event of a later one is a future event.",
 )

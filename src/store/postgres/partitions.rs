@@ -28,11 +28,13 @@ use tokio_postgres::Row;
 use super::PostgresStore;
 use super::error::unexpected;
 use super::pool::{Lease, Limits};
+use crate::config::retention::{RETENTION_WEEKS_MAX, WEEKS_AHEAD_MAX};
 use crate::protocol::event::Week;
 use crate::store::{Room, StoreError};
 
 /// Most weeks that one call makes room for: some twenty years.
 const WEEKS_MAX: i32 = 1_100;
+const _: () = assert!(RETENTION_WEEKS_MAX + 1 + WEEKS_AHEAD_MAX <= WEEKS_MAX as u64, "a start asks for all of them");
 
 /// Tries for a lock, and how long each waits.
 const TRIES: u32 = 5;
