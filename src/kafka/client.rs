@@ -131,3 +131,25 @@ impl ProducerContext for Context {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::ClientContext as _;
+
+    use super::ClusterOptions;
+
+    /// Whoever writes the token renews it in place.
+    #[test]
+    fn a_token_is_read_anew_each_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        let options = ClusterOptions { oauth_token_file: Some(path.clone()), ..ClusterOptions::default() };
+        let context = options.context("source");
+        for token in ["first", "second"] {
+            std::fs::write(&path, format!("{token}\n")).expect("written");
+            assert_eq!(context.generate_oauth_token(None).expect("a token").token, token);
+        }
+        std::fs::remove_file(&path).expect("removed");
+        assert!(context.generate_oauth_token(None).is_err());
+    }
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::TopicPartitionList;
+use rdkafka::config::ClientConfig;
 use rdkafka::error::KafkaError;
 use rdkafka::producer::{BaseProducer, Producer};
 use rdkafka::types::RDKafkaErrorCode;
@@ -21,6 +22,29 @@ pub struct KafkaSinkOptions {
     /// Largest record that any of the topics takes, and the smallest such bound among them, in bytes.
     pub record_bytes_max: usize,
     pub batch_bytes_max: usize,
+}
+
+impl KafkaSinkOptions {
+    /// What the producer is told.
+    pub fn producer(&self) -> ClientConfig {
+        let mut config = self.cluster.config();
+        config
+            .set("transactional.id", &self.transactional_id)
+            .set("transaction.timeout.ms", self.transaction_timeout.as_millis().to_string())
+            .set("message.timeout.ms", self.transaction_timeout.as_millis().to_string())
+            .set("message.max.bytes", self.record_bytes_max.to_string())
+            .set("batch.size", self.batch_bytes_max.to_string())
+            .set("partitioner", "murmur2_random")
+            .set("delivery.report.only.error", "true")
+            .set("retry.backoff.ms", "5")
+            .set("retry.backoff.max.ms", "100");
+        for (name, value) in [("linger.ms", "5"), ("queue.buffering.max.messages", "100000")] {
+            if !self.cluster.properties.contains_key(name) {
+                config.set(name, value);
+            }
+        }
+        config
+    }
 }
 
 /// Which of the sink's topics.
@@ -85,24 +109,8 @@ impl KafkaSink {
     /// Makes the producer and initialises its transactional id: an earlier holder of the id is fenced, and what it left
     /// open is over when this returns. Takes up to `patience`.
     pub fn new(options: &KafkaSinkOptions, topics: &Topics, patience: Duration) -> Result<KafkaSink, SinkError> {
-        let mut config = options.cluster.config();
-        config
-            .set("transactional.id", &options.transactional_id)
-            .set("transaction.timeout.ms", options.transaction_timeout.as_millis().to_string())
-            .set("message.timeout.ms", options.transaction_timeout.as_millis().to_string())
-            .set("message.max.bytes", options.record_bytes_max.to_string())
-            .set("batch.size", options.batch_bytes_max.to_string())
-            .set("partitioner", "murmur2_random")
-            .set("delivery.report.only.error", "true")
-            .set("retry.backoff.ms", "5")
-            .set("retry.backoff.max.ms", "100");
-        for (name, value) in [("linger.ms", "5"), ("queue.buffering.max.messages", "100000")] {
-            if !options.cluster.properties.contains_key(name) {
-                config.set(name, value);
-            }
-        }
         let producer: BaseProducer<Context> =
-            config.create_with_context(options.cluster.context("sink")).map_err(SinkError::Client)?;
+            options.producer().create_with_context(options.cluster.context("sink")).map_err(SinkError::Client)?;
         let producer = Arc::new(producer);
         let handle = |topic: &str| {
             let opened = TopicHandle::new(&producer, topic);

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer, RebalanceProtocol};
 use rdkafka::error::KafkaError;
 use rdkafka::{Offset, TopicPartitionList};
@@ -34,6 +35,33 @@ impl KafkaSourceOptions {
     /// The group that holds the settled offsets. Operators do not touch it.
     pub fn settled_group(&self) -> String {
         format!("{}.settled", self.group)
+    }
+
+    /// What the consumer is told.
+    pub fn consumer(&self) -> ClientConfig {
+        let mut config = self.cluster.config();
+        config
+            .set("group.id", &self.group)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", "error")
+            .set("isolation.level", "read_committed")
+            .set("enable.partition.eof", "true")
+            .set("session.timeout.ms", self.session_timeout.as_millis().to_string())
+            .set("heartbeat.interval.ms", (self.session_timeout.as_millis() / 4).to_string())
+            .set("queued.max.messages.kbytes", self.fetch_ahead_kib.to_string())
+            .set(
+                "partition.assignment.strategy",
+                match self.assignment {
+                    Assignment::Eager => "range",
+                    Assignment::Cooperative => "cooperative-sticky",
+                },
+            );
+        // How long the client leaves a full queue alone: its own default of a second starves a fast reader.
+        if !self.cluster.properties.contains_key("fetch.queue.backoff.ms") {
+            config.set("fetch.queue.backoff.ms", "10");
+        }
+        config
     }
 }
 
@@ -85,30 +113,8 @@ pub struct KafkaSource {
 impl KafkaSource {
     /// Makes the clients. Connects in the background; nothing is subscribed to yet.
     pub fn new(options: &KafkaSourceOptions) -> Result<KafkaSource, SourceError> {
-        let mut config = options.cluster.config();
-        config
-            .set("group.id", &options.group)
-            .set("enable.auto.commit", "false")
-            .set("enable.auto.offset.store", "false")
-            .set("auto.offset.reset", "error")
-            .set("isolation.level", "read_committed")
-            .set("enable.partition.eof", "true")
-            .set("session.timeout.ms", options.session_timeout.as_millis().to_string())
-            .set("heartbeat.interval.ms", (options.session_timeout.as_millis() / 4).to_string())
-            .set("queued.max.messages.kbytes", options.fetch_ahead_kib.to_string())
-            .set(
-                "partition.assignment.strategy",
-                match options.assignment {
-                    Assignment::Eager => "range",
-                    Assignment::Cooperative => "cooperative-sticky",
-                },
-            );
-        // How long the client leaves a full queue alone: its own default of a second starves a fast reader.
-        if !options.cluster.properties.contains_key("fetch.queue.backoff.ms") {
-            config.set("fetch.queue.backoff.ms", "10");
-        }
         let consumer: BaseConsumer<Context> =
-            config.create_with_context(options.cluster.context("source")).map_err(SourceError::Client)?;
+            options.consumer().create_with_context(options.cluster.context("source")).map_err(SourceError::Client)?;
         let consumer = Arc::new(consumer);
         let mut config = options.cluster.config();
         config

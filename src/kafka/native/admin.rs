@@ -241,3 +241,22 @@ unsafe fn error_of(error: *const sys::rd_kafka_error_t) -> Option<NativeError> {
 fn c_string(name: &str) -> Result<CString, NativeError> {
     CString::new(name).map_err(|_| NativeError::of(RD_KAFKA_RESP_ERR__INVALID_ARG))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Allowed;
+
+    #[test]
+    fn what_is_lacking() {
+        let told = |operations: &[&str]| Allowed(Some(operations.iter().map(|one| (*one).to_owned()).collect()));
+        let cases = [
+            (told(&["Read", "DESCRIBE", "WRITE"]), vec![], "everything, however it is spelt"),
+            (told(&["DESCRIBE"]), vec!["READ"], "one of two"),
+            (told(&[]), vec!["READ", "DESCRIBE"], "nothing is allowed"),
+            (Allowed(None), vec![], "brokers that do not tell are not taken to refuse"),
+        ];
+        for (allowed, lacks, why) in cases {
+            assert_eq!(allowed.lacks(&["READ", "DESCRIBE"]), lacks, "{why}");
+        }
+    }
+}

@@ -89,3 +89,7 @@ pub fn options(config: &Config, topics: &preflight::Topics, worker: usize) -> Op
         topic_check: TOPIC_CHECK,
     }
 }
+
+#[cfg(test)]
+#[path = "wiring_tests.rs"]
+mod tests;

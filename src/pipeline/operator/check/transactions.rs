@@ -16,15 +16,18 @@ pub(super) fn check(facts: &mut Facts, config: &Config) {
     let about = "transactions";
     match probe(&wiring::sink_cluster(config), &format!("{prefix}.check"), timeout, ASK) {
         Ok(()) => facts.ok(about, format!("transactional ids {prefix}.* may be used, {} ms each", timeout.as_millis())),
-        Err(error) => {
-            let cause = cause(&error);
-            let todo = match cause.contains("authorization") {
-                true => format!(". allow Describe and Write on the transactional ids with the prefix {prefix}."),
-                false => String::new(),
-            };
-            facts.fail(about, format!("{cause}{todo}"));
-        }
+        Err(error) => facts.fail(about, refusal(prefix, &error)),
     }
+}
+
+/// What a refused probe means, and what to do about it.
+fn refusal(prefix: &str, error: &dyn std::error::Error) -> String {
+    let cause = cause(error);
+    let todo = match cause.contains("authorization") {
+        true => format!(". allow Describe and Write on the transactional ids with the prefix {prefix}."),
+        false => String::new(),
+    };
+    format!("{cause}{todo}")
 }
 
 /// The innermost words. What an error means for a window, as its outer ones say, is of no interest where there is none.
@@ -34,4 +37,32 @@ fn cause(error: &dyn std::error::Error) -> String {
         innermost = source;
     }
     innermost.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::types::RDKafkaErrorCode as Code;
+
+    use super::refusal;
+    use crate::kafka::native::NativeError;
+    use crate::kafka::transaction::TransactionError;
+    use crate::sink::kafka::SinkError;
+
+    #[test]
+    fn who_may_not_is_told_what_to_allow() {
+        // With the client's own words for a code.
+        let cases = [
+            (Code::TransactionalIdAuthorizationFailed, true),
+            (Code::ClusterAuthorizationFailed, true),
+            (Code::InvalidTransactionTimeout, false),
+            (Code::OperationTimedOut, false),
+        ];
+        for (code, is_about_rights) in cases {
+            let native =
+                NativeError { code, text: code.to_string(), retriable: false, fatal: true, requires_abort: false };
+            let told = refusal("semel.g.one", &SinkError::from(TransactionError::Unknown(native)));
+            assert_eq!(told.contains("allow Describe and Write"), is_about_rights, "{told}");
+            assert!(!told.contains("outcome of the transaction"), "{told}");
+        }
+    }
 }
