@@ -68,3 +68,26 @@ fn connections_to_kafka_are_cut_in_and_after_a_transaction() {
     world.check(feed.finish(), 2 * MINUTE);
     daemon.stop();
 }
+
+/// A window is claimed, and the broker then out of reach for longer than the producer and the coordinator wait: it is
+/// read again, is no duplicate of its own claims, and comes through once.
+#[test]
+fn the_broker_is_away_after_a_claim_for_longer_than_a_transaction_lasts() {
+    let mut world = World::new("gave-up", 3);
+    world.set("SEMEL_TRANSACTION_TIMEOUT", "2s");
+    let proxy = Proxy::of_kafka(world.services.kafka_port());
+    world.through(Some(proxy.port()), None);
+    let daemon = world.daemon("a");
+    let seen = proxy.on(Sight::Kafka(Api::Produce), Moment::Before, 1, || Then::Cut);
+    let sent = world.send(world.recipe(0, 5_000).iter());
+    seen.wait(MINUTE, "a window that is about to be published");
+    proxy.refuse(true);
+    std::thread::sleep(if full() { MINUTE } else { Duration::from_secs(6) });
+    let left: i64 = world.unsettled().values().map(|left| left.claims).sum();
+    assert!(left > 0, "nothing was in doubt");
+    proxy.refuse(false);
+    world.check(sent, 2 * MINUTE);
+    let redelivered = daemon.metric("semel_redelivered_messages_total", &[]);
+    assert!(redelivered >= left as f64, "{redelivered} of {left} were recognised");
+    daemon.stop();
+}

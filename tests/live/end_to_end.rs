@@ -147,3 +147,28 @@ fn two_processes_with_one_name() {
     world.check(sent, SOON);
     second.stop();
 }
+
+/// Two workers, one scope and week, the same ids upwards and downwards at once: each comes through once, and no deadlock
+/// of the database is seen.
+#[test]
+fn two_workers_meet_the_same_ids_in_opposite_orders() {
+    let mut world = World::new("opposite", 2);
+    world.set("SEMEL_WORKERS", "2");
+    let daemon = world.daemon("a");
+    crate::support::broker::wait_until("two members", SOON, || world.broker.members(&world.group) == 2);
+    let mut sent = vec![];
+    for round in 0..10_u64 {
+        // Both find a whole window at once.
+        daemon.halt();
+        let copies = (0..500_u64).flat_map(|n| [(0, n, n), (1, 499 - n, 500 + n)]);
+        let messages = copies
+            .map(|(partition, id, n)| Message { partition, ..message(round * 1_000 + n, &format!("{round}-{id}")) });
+        sent.extend(world.send(messages));
+        daemon.go_on();
+        world.wait_done(SOON);
+    }
+    world.check(sent, SOON);
+    assert_eq!(forwarded(&world).len(), 5_000);
+    assert_eq!(daemon.metric("semel_store_errors_total", &[]), 0.0);
+    daemon.stop();
+}

@@ -1,8 +1,12 @@
 //! What operators do to a group: rewind, skip, delete its offsets; after a clean stop, and right after a crash.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::load::{Endless, wait_busy};
+use crate::support::by_hand::{event, forwarded, now};
+use crate::support::database::Database;
+use crate::support::generator::Message;
 use crate::support::proxy::{Api, Moment, Proxy, Sight, Then};
 use crate::support::world::World;
 use crate::{MINUTE, full};
@@ -21,6 +25,32 @@ fn a_rewind_after_a_clean_stop() {
     let daemon = world.daemon("a");
     world.check(sent, SOON);
     daemon.stop();
+}
+
+/// Claimed on a Sunday, read again after the week has turned, on a server and in a process elsewhere: the same claim. The
+/// week is the event's own.
+#[test]
+fn a_rewind_after_the_week_has_turned() {
+    let mut world = World::new("week", 1);
+    const DAY: i64 = 86_400_000;
+    // Monday 00:00 UTC, two weeks before this one; 1970-01-05 was a Monday.
+    let monday = (now() / DAY - 4) / 7 * 7 + 4 - 14;
+    let at = |copy, id, timestamp| Message { timestamp, ..event(copy, id) };
+    let sent = world.send([at(0, "sunday", monday * DAY - 1), at(1, "monday", monday * DAY)]);
+    let database = Database::open(&world.database);
+    for zone in ["Pacific/Kiritimati", "Pacific/Pago_Pago"] {
+        let name = world.database.rsplit_once('/').expect("a URL with a database").1;
+        database.execute(&format!("ALTER DATABASE {name} SET timezone = '{zone}'"));
+        world.set("TZ", zone);
+        let daemon = world.daemon("a");
+        world.check(sent.clone(), SOON);
+        daemon.stop();
+        world.broker.move_offsets(&world.group, &world.input, &[(0, 0)]);
+    }
+    assert_eq!(forwarded(&world), [0, 1]);
+    let rows = database.query("SELECT event_id, week_start - DATE '1970-01-01' FROM processed_kafka_events", &[]);
+    let weeks: BTreeMap<String, i32> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!((i64::from(weeks["sunday"]), i64::from(weeks["monday"])), (monday - 7, monday));
 }
 
 /// Forward: what was jumped over stays out, unless another copy of it is read; all else comes through.

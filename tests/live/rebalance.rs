@@ -39,6 +39,13 @@ fn come_and_go(name: &str, strategy: &str) {
         }
     }
     world.check(feed.finish(), 2 * MINUTE);
+    // Only then does a member keep partitions while others move.
+    let logs = std::fs::read_dir(&world.folder).expect("logs").map(|entry| entry.expect("a log").path());
+    let kept = logs.map(|log| std::fs::read_to_string(log).expect("a log")).any(|log| {
+        let lines = log.lines().filter(|line| line.contains("partitions were"));
+        lines.into_iter().any(|line| !line.contains(r#""retained":0,"#))
+    });
+    assert_eq!(kept, strategy == "cooperative");
     members.into_iter().for_each(Daemon::stop);
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
@@ -65,10 +67,30 @@ impl Broker {
         gone.iter().all(Result::is_ok)
     }
 
+    /// Gives a topic these settings, and for all others the broker's, except that its records are kept as long as before.
+    pub fn set_topic(&self, topic: &str, settings: &[(&str, &str)]) {
+        let mut change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set("retention.ms", "-1");
+        for (key, value) in settings {
+            change = change.set(key, value);
+        }
+        let set = block_on(self.admin().alter_configs([&change], &options())).expect("the broker answers");
+        assert!(set.iter().all(Result::is_ok), "topic {topic}: {set:?}");
+        for (key, value) in settings {
+            wait_until("the topic is set", PATIENCE, || self.setting_of_topic(topic, key).as_deref() == Some(value));
+        }
+    }
+
     pub fn setting_of_topic(&self, topic: &str, key: &str) -> Option<String> {
         let asked = ResourceSpecifier::Topic(topic);
         let answer = block_on(self.admin().describe_configs([&asked], &options())).expect("the broker answers");
         answer.into_iter().next()?.ok()?.get(key)?.value.clone()
+    }
+
+    /// How many members a group has.
+    pub fn members(&self, group: &str) -> usize {
+        let found = self.consumer("semel-tests", true).fetch_group_list(Some(group), PATIENCE);
+        let found = found.unwrap_or_else(|error| panic!("group {group}: {error}"));
+        found.groups().iter().find(|one| one.name() == group).map_or(0, |one| one.members().len())
     }
 
     /// How many partitions a topic has; 0 if there is no such topic.

@@ -50,7 +50,7 @@ impl Daemon {
         command
             .arg("run")
             .env("SEMEL_INSTANCE", instance)
-            .env("SEMEL_HTTP", format!("127.0.0.1:{http}"))
+            .env("SEMEL_HTTP", settings.get("SEMEL_HTTP").cloned().unwrap_or(format!("127.0.0.1:{http}")))
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a second handle"))
             .stderr(file);
@@ -60,6 +60,22 @@ impl Daemon {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The ports on which it listens.
+    pub fn listens_on(&self) -> Vec<u16> {
+        let own: Vec<String> = std::fs::read_dir(format!("/proc/{}/fd", self.pid()))
+            .expect("a process that runs")
+            .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()?.into_os_string().into_string().ok())
+            .filter_map(|target| Some(target.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+            .collect();
+        let sockets = std::fs::read_to_string("/proc/net/tcp").expect("a list of sockets");
+        let lines = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        // State 0A: it listens.
+        lines
+            .filter(|parts| parts.len() > 9 && parts[3] == "0A" && own.iter().any(|inode| inode == parts[9]))
+            .filter_map(|parts| u16::from_str_radix(parts[1].split_once(':')?.1, 16).ok())
+            .collect()
     }
 
     pub fn handle(&self) -> Handle {

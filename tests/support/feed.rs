@@ -45,6 +45,19 @@ pub fn send_in_transactions(kafka: &str, topic: &str, messages: Vec<Message>, si
     committed
 }
 
+/// Sends messages each in a compressed batch of its own, as producers do whose large values fit a topic only so.
+pub fn send_compressed(kafka: &str, topic: &str, messages: &[Message]) {
+    let producer: BaseProducer<Failures> = ClientConfig::new()
+        .set("bootstrap.servers", kafka)
+        .set("compression.type", "gzip")
+        .set("batch.num.messages", "1")
+        .set("message.max.bytes", "20000000")
+        .create_with_context(Failures)
+        .expect("a producer");
+    messages.iter().for_each(|message| enqueue(&producer, topic, message));
+    producer.flush(Duration::from_secs(30)).expect("the broker takes them");
+}
+
 /// Sends all without remembering them; answers how many.
 pub fn stream_all(kafka: &str, topic: &str, messages: impl IntoIterator<Item = Message>) -> u64 {
     let progress = Progress::default();

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`generator`] | messages that follow from a seed |
 //! | [`feed`] | sends them to Kafka, paced or not |
+//! | [`by_hand`] | messages one by one |
 //! | [`daemon`] | starts, halts and kills the real binary |
 //! | [`services`] | the real services, shared or of a test's own |
 //! | [`proxy`] | loses connections and answers at the worst moment |
@@ -14,6 +15,7 @@
 #![allow(dead_code, reason = "each user takes a part")]
 
 pub mod broker;
+pub mod by_hand;
 pub mod checker;
 pub mod daemon;
 pub mod database;

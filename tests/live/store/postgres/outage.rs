@@ -161,6 +161,28 @@ fn limits() {
     });
 }
 
+/// A statement that may read every claim has a limit of its own.
+#[test]
+fn a_limit_for_scans() {
+    run(async || {
+        let own = Own::migrated().await;
+        room(&*own.store).await;
+        let writer = Writer::open(&*own.store, "stream").await;
+        let (short, long) = (Duration::from_millis(200), Duration::from_secs(20));
+        let options = PostgresOptions { lock_timeout: long, scan_timeout: short, ..PostgresOptions::new(&own.url) };
+        let store = PostgresStore::connect_with(&options, &|_| None).await.expect("a connection");
+        let side = own.side().await;
+        side.batch_execute("BEGIN; LOCK TABLE processed_kafka_events IN ACCESS EXCLUSIVE MODE").await.expect("a lock");
+        let begun = Instant::now();
+        let all = semel::store::Free::Unsettled { lane: writer.lane, from: 0 };
+        let refused = store.free(&all, true).await.expect_err("a refusal");
+        assert!(told(&refused).contains("57014"), "{}", told(&refused));
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        side.batch_execute("ROLLBACK").await.expect("an end");
+        store.free(&all, true).await.expect("a count");
+    });
+}
+
 /// Refused at once, in words that say who refused what, and never the password.
 #[test]
 fn a_refused_log_in() {
