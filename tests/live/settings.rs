@@ -60,7 +60,7 @@ fn the_shape_of_windows() {
     assert_eq!(windows(&daemon, "10"), all_windows(&daemon));
     let (asked, small, single) = (store_commits(&daemon), windows(&daemon, "10"), windows(&daemon, "1"));
     for copy in 3_000..3_004 {
-        sent.extend(world.send([event(copy, "id-999")]));
+        sent.extend(world.send([event(copy, "id-2050")]));
     }
     world.check(sent, SOON);
     assert_eq!(store_commits(&daemon), asked + 1.0, "one question for all four, and none from memory");
@@ -152,6 +152,7 @@ fn how_long_it_is_waited_for() {
     world.through(None, Some(proxy.port()));
     world.set("SEMEL_TRANSACTION_TIMEOUT", "1s");
     world.set("SEMEL_GRACE", "1s");
+    world.set("SEMEL_SESSION_TIMEOUT", "2s");
     let members = |count: usize, within: u64| {
         let what = format!("{count} members");
         wait_until(&what, Duration::from_secs(within), || world.broker.members(&world.group) == count);
@@ -159,7 +160,7 @@ fn how_long_it_is_waited_for() {
     let mut daemon = world.daemon("a");
     members(1, 10);
     daemon.halt();
-    members(0, 9); // A session of 3 s; without the setting, of 10.
+    members(0, 6); // Without the setting it is 10 s from its last heartbeat, which is less than 3 s old.
     daemon.go_on();
     members(1, 60);
     daemon.wait_ready();
