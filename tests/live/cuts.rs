@@ -1,5 +1,6 @@
 //! Connections that break: in the middle of what matters, all at once, and for a while.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::load::{Endless, wait_busy};
@@ -75,13 +76,17 @@ fn connections_to_kafka_are_cut_in_and_after_a_transaction() {
 fn the_broker_is_away_after_a_claim_for_longer_than_a_transaction_lasts() {
     let mut world = World::new("gave-up", 3);
     world.set("SEMEL_TRANSACTION_TIMEOUT", "2s");
-    let proxy = Proxy::of_kafka(world.services.kafka_port());
+    let proxy = Arc::new(Proxy::of_kafka(world.services.kafka_port()));
     world.through(Some(proxy.port()), None);
     let daemon = world.daemon("a");
-    let seen = proxy.on(Sight::Kafka(Api::Produce), Moment::Before, 1, || Then::Cut);
+    let away = Arc::clone(&proxy);
+    // At once: a client that is only cut off is back within milliseconds.
+    let seen = proxy.on(Sight::Kafka(Api::Produce), Moment::Before, 1, move || {
+        away.refuse(true);
+        Then::Cut
+    });
     let sent = world.send(world.recipe(0, 5_000).iter());
     seen.wait(MINUTE, "a window that is about to be published");
-    proxy.refuse(true);
     std::thread::sleep(if full() { MINUTE } else { Duration::from_secs(6) });
     let left: i64 = world.unsettled().values().map(|left| left.claims).sum();
     assert!(left > 0, "nothing was in doubt");
