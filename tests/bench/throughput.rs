@@ -8,6 +8,7 @@ mod support;
 
 mod ceilings;
 mod measure;
+mod pipe;
 mod scenes;
 
 use measure::Table;
@@ -22,6 +23,7 @@ scenes:
   instances   1, 2 instances over 4 partitions
   duplicates  0, 30, 90 % duplicates
   sizes       values of 100 B, 512 B, 10 KiB
+  pipe        semel pipe, file to file
   all         every one of them";
 
 fn main() {
@@ -45,7 +47,7 @@ fn main() {
     if names.is_empty() {
         names.push("base".to_owned());
     }
-    let all = ["base", "loaded", "partitions", "instances", "duplicates", "sizes"];
+    let all = ["base", "loaded", "partitions", "instances", "duplicates", "sizes", "pipe"];
     if names == ["all"] {
         names = all.map(str::to_owned).to_vec();
     }
@@ -53,6 +55,10 @@ fn main() {
         if !all.contains(&name.as_str()) {
             eprintln!("no scene {name}\n\n{USAGE}");
             std::process::exit(64);
+        }
+        if name == "pipe" {
+            pipe::run(rounds);
+            continue;
         }
         for scene in Scene::named(&name, messages) {
             let mut table = Table::new(&scene);
