@@ -140,10 +140,15 @@ pub fn abort(producer: &BaseProducer<Context>, patience: Duration) -> Result<(),
     use rdkafka::producer::PurgeConfig;
     let client = producer.client().native_ptr();
     let until = Instant::now() + patience;
-    // What is on its way is waited for: purging it too would leave its sequence numbers in doubt.
-    producer.purge(PurgeConfig::default().queue());
+    // What is on its way is waited for: purging it too would leave its sequence numbers in doubt. What then comes back
+    // to the queue, because a batch before it was refused, is purged in its turn; nobody else polls for it while the
+    // client aborts.
     while producer.in_flight_count() > 0 && Instant::now() < until {
-        producer.poll(Duration::from_millis(1));
+        producer.purge(PurgeConfig::default().queue());
+        let pause = Instant::now() + Duration::from_millis(20);
+        while producer.in_flight_count() > 0 && Instant::now() < pause {
+            producer.poll(Duration::from_millis(1));
+        }
     }
     // SAFETY: as in `initialise`.
     repeat(patience, || unsafe { sys::rd_kafka_abort_transaction(client, millis(patience)) })

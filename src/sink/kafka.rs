@@ -151,11 +151,16 @@ impl KafkaSink {
                 Ok(()) => return Ok(()),
                 Err(error) if error.code == RDKafkaErrorCode::QueueFull && Instant::now() < until => {
                     self.producer.poll(Duration::from_millis(1));
+                    if let Some(failure) = self.failure() {
+                        return Err(failure);
+                    }
                 }
                 Err(error) if is_about_the_record(error.code) => {
                     return Err(SinkError::Refused(vec![(outgoing.number, error.code)]));
                 }
-                Err(error) => return Err(TransactionError::of_produce(error).into()),
+                Err(error) => {
+                    return Err(self.failure_soon().unwrap_or_else(|| TransactionError::of_produce(error).into()));
+                }
             }
         }
     }
@@ -163,24 +168,50 @@ impl KafkaSink {
     /// Waits until everything queued is delivered, in steps of a millisecond rather than the library's hundred.
     pub fn flush(&self) -> Result<(), SinkError> {
         let until = Instant::now() + self.timeout;
-        while self.producer.in_flight_count() > 0 {
-            self.producer.poll(Duration::from_millis(1));
+        loop {
+            // At the first failure: the client keeps back what is queued behind it, and only its time would end that.
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            if self.producer.in_flight_count() == 0 {
+                return Ok(());
+            }
             if Instant::now() >= until {
                 let text = "records were not delivered in time".to_owned();
                 let code = RDKafkaErrorCode::MessageTimedOut;
                 let late = NativeError { code, text, retriable: false, fatal: false, requires_abort: true };
                 return Err(TransactionError::Abort(late).into());
             }
+            self.producer.poll(Duration::from_millis(1));
         }
-        let failed = self.producer.client().context().take_failed();
-        let Some(&(_, code)) = failed.first() else { return Ok(()) };
+    }
+
+    /// What the failed deliveries come to that were reported so far. What an abort threw away may be reported late, and
+    /// is no failure.
+    fn failure(&self) -> Option<SinkError> {
+        let mut failed = self.producer.client().context().take_failed();
+        failed.retain(|(_, code)| !matches!(code, RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight));
+        let &(_, code) = failed.first()?;
         let refused: Vec<_> = failed.into_iter().filter(|(_, code)| is_about_the_record(*code)).collect();
         if refused.is_empty() {
             let text = "a record was not delivered".to_owned();
             let error = NativeError { code, text, retriable: false, fatal: false, requires_abort: true };
-            return Err(TransactionError::of_produce(error).into());
+            return Some(TransactionError::of_produce(error).into());
         }
-        Err(SinkError::Refused(refused))
+        Some(SinkError::Refused(refused))
+    }
+
+    /// Why the client takes no more records of this transaction, where a failed delivery is the reason: its report comes
+    /// a moment after.
+    fn failure_soon(&self) -> Option<SinkError> {
+        let until = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < until {
+            self.producer.poll(Duration::from_millis(1));
+            if let Some(failure) = self.failure() {
+                return Some(failure);
+            }
+        }
+        None
     }
 
     pub fn send_offsets(&self, offsets: &TopicPartitionList, membership: &Membership) -> Result<(), SinkError> {

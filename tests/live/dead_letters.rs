@@ -100,7 +100,7 @@ fn too_large_for_the_sink() {
 #[test]
 fn refused_by_the_broker_although_claimed() {
     let world = World::new("refused", 1);
-    let daemon = world.daemon("a");
+    let mut daemon = world.daemon("a");
     let mut expected: Vec<u64> = (0..100).collect();
     world.send((0..100).map(|copy| event(copy, &format!("warm-{copy}"))));
     world.wait_done(SOON);
@@ -132,5 +132,27 @@ fn refused_by_the_broker_although_claimed() {
     expected.extend([600, 602].into_iter().chain(700..1_000));
     assert_eq!(forwarded(&world), expected);
     assert_eq!(copies(&all(&world.broker, &world.dead)), [250, 400]);
+
+    // The dead-letter topic has no room for the value either: it goes without.
+    world.broker.set_topic(&world.dead, &[("max.message.bytes", "20000")]);
+    world.send([large(1_000, "no-room", 100_000), event(1_001, "behind")]);
+    world.wait_done(SOON);
+    let letter = all(&world.broker, &world.dead).pop().expect("a dead letter");
+    assert_eq!((&letter.value, text(&letter, "semel-value-bytes")), (&None, Some("100000")));
+    expected.push(1_001);
+    assert_eq!(forwarded(&world), expected);
+
+    // It has room for the markers of transactions only: nothing is passed over, the operator is told.
+    world.broker.set_topic(&world.dead, &[("max.message.bytes", "150")]);
+    world.send([large(1_002, "no-room-at-all", 100_000), event(1_003, "waits")]);
+    assert_eq!(daemon.wait_end(SOON).code(), Some(1));
+    let said = daemon.log_text();
+    assert!(said.contains(&format!("the dead-letter topic {} refuses its record", world.dead)), "{}", daemon.tail());
+    assert_eq!(forwarded(&world), expected, "nothing was passed over");
+    world.broker.set_topic(&world.dead, &[("max.message.bytes", "1000000")]);
+    let daemon = world.daemon("a");
+    world.wait_done(SOON);
+    expected.push(1_003);
+    assert_eq!(forwarded(&world), expected);
     daemon.stop();
 }

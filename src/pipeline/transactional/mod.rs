@@ -105,6 +105,17 @@ pub enum PipelineError {
     NameClash { transactional_id: String },
     #[error("{topic}/{partition}/{offset}: stopped at a message by policy ({cause}: {detail})")]
     Stopped { topic: String, partition: i32, offset: i64, cause: &'static str, detail: String },
+    #[error(
+        "{topic}/{partition}/{offset}: the dead-letter topic {dead_letter} refuses its record even without a value \
+         ({code:?}): raise that topic's max.message.bytes, then start again"
+    )]
+    DeadLetterRefused {
+        topic: String,
+        partition: i32,
+        offset: i64,
+        dead_letter: String,
+        code: rdkafka::types::RDKafkaErrorCode,
+    },
     #[error("the claim store refuses to go on")]
     Store(#[source] StoreError),
     #[error("the source refuses to go on")]

@@ -34,6 +34,9 @@ use crate::protocol::backoff::Backoff;
 use crate::protocol::lane::{Mark, Position};
 use crate::sink::kafka::{Destination, KafkaSink, KafkaSinkOptions, SinkError, Topics};
 
+/// Room for the headers that a dead letter is given.
+const DEAD_LETTER_HEADERS_BYTES: usize = 1024;
+
 pub struct Publisher {
     pub shared: Arc<Shared>,
     pub control: Arc<Control>,
@@ -150,7 +153,7 @@ impl Publisher {
 
     fn produce(&mut self, window: &Judged) -> Result<(), SinkError> {
         let scope = self.shared.scope.clone();
-        let (same_partition, dead_letter_max) = (self.same_partition, self.dead_letter_bytes_max);
+        let same_partition = self.same_partition;
         let sink = self.sink.as_ref().ok_or(SinkError::NoTopic)?;
         for (number, ((place, record), fate)) in window.raw.records.iter().zip(&window.fates).enumerate() {
             let topic = &self.source_topics[usize::from(place.topic)];
@@ -180,9 +183,8 @@ impl Publisher {
                     Destination::DeadLetter
                 }
             };
-            let mut without_value = false;
-            if destination == Destination::DeadLetter && record.size() + 1024 > dead_letter_max {
-                without_value = true;
+            let without_value = destination == Destination::DeadLetter && self.goes_without_value(*place, record);
+            if without_value {
                 added.push(("semel-value-bytes", record.value().map_or(0, <[u8]>::len).to_string()));
             }
             let partition = (same_partition && destination == Destination::Forward).then(|| record.partition());
@@ -259,11 +261,18 @@ impl Publisher {
         let size = |number: usize| read.get(number).map_or(0, |(_, record)| record.size());
         match blame(records, self.options.batch_bytes_max, size) {
             Blame::Records(records) => {
-                let refused = records.into_iter().filter_map(|(number, code)| {
-                    let (place, record) = read.get(number)?;
-                    Some(RefusedRecord { place: *place, offset: record.offset(), reason: code.to_string() })
-                });
-                Trouble::Reread { why, refused: refused.collect() }
+                let mut refused = Vec::with_capacity(records.len());
+                for (number, code) in records {
+                    let Some((place, record)) = read.get(number) else { continue };
+                    // A dead letter is tried once more without its value. There is nothing smaller to try then.
+                    let without_value = matches!(window.fates.get(number), Some(Fate::DeadLetter { .. }));
+                    if without_value && self.goes_without_value(*place, record) {
+                        return self.no_room(*place, record.offset(), code);
+                    }
+                    let (place, offset, reason) = (*place, record.offset(), code.to_string());
+                    refused.push(RefusedRecord { place, offset, reason, without_value });
+                }
+                Trouble::Reread { why, refused }
             }
             Blame::SmallerBatches(bytes) => {
                 tracing::warn!(batch_bytes_max = bytes, "batches are refused, sending smaller ones from now on");
@@ -272,6 +281,24 @@ impl Publisher {
                 Trouble::Reread { why, refused: Vec::new() }
             }
         }
+    }
+
+    /// Whether the dead letter of this record leaves its value behind: it is known, or was seen, to be too large.
+    fn goes_without_value(&self, place: TopicPartition, record: &Record) -> bool {
+        record.size() + DEAD_LETTER_HEADERS_BYTES > self.dead_letter_bytes_max
+            || lock(&self.refused)
+                .iter()
+                .any(|refused| refused.without_value && refused.place == place && refused.offset == record.offset())
+    }
+
+    fn no_room(&self, place: TopicPartition, offset: i64, code: RDKafkaErrorCode) -> Trouble {
+        Trouble::Leave(PipelineError::DeadLetterRefused {
+            topic: self.source_topics[usize::from(place.topic)].to_string(),
+            partition: place.partition,
+            offset,
+            dead_letter: self.topics.dead_letter.clone().unwrap_or_default(),
+            code,
+        })
     }
 
     fn abort(&mut self) -> Result<(), Trouble> {

@@ -97,6 +97,8 @@ pub struct RefusedRecord {
     pub place: TopicPartition,
     pub offset: i64,
     pub reason: String,
+    /// Its dead letter was refused too, with its value.
+    pub without_value: bool,
 }
 
 /// Start positions to commit to both groups, in a transaction without records: of new lanes, and of lanes that go on after
