@@ -31,7 +31,7 @@ pub const LINGER: Setting = Setting::new(
 pub const RECENT_IDS: Setting = Setting::new(
     "SEMEL_RECENT_IDS",
     Kind::Count(0..=100_000_000),
-    Default::Value("100000"),
+    Default::Value("400000"),
     "Claimed ids that each worker remembers, so that their duplicates need no question to the store; 0 for none.",
 );
 

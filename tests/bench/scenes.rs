@@ -158,9 +158,16 @@ impl Scene {
             assert!(begun.elapsed() < Duration::from_secs(600), "the daemon is stuck:\n{}", daemons[0].tail());
             std::thread::sleep(Duration::from_millis(20));
         }
+        let time = begun.elapsed();
+        let phases = ["gather", "reserve", "publish", "commit"].map(|phase| {
+            let label = format!(r#"phase="{phase}""#);
+            let spent = |daemon: &Daemon| daemon.metric("semel_phase_seconds_sum", &[&label]);
+            format!("{phase} {:.1} s", daemons.iter().map(spent).sum::<f64>())
+        });
+        eprintln!("busy: {} of {:.1} s", phases.join(", "), time.as_secs_f64());
         Run {
             messages: self.messages,
-            time: begun.elapsed(),
+            time,
             cpu: daemons.iter().map(|daemon| cpu_of(daemon.pid())).sum::<Duration>() - cpu,
             memory_kib: daemons.iter().map(|daemon| memory_of(daemon.pid())).max().unwrap_or(0),
             commits: total("semel_store_commits_total") as u64,
