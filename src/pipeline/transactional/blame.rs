@@ -9,6 +9,13 @@
 
 use rdkafka::types::RDKafkaErrorCode as Code;
 
+use super::PipelineError;
+use super::control::{Trouble, lock};
+use super::publisher::Publisher;
+use super::window::{Fate, Judged, RefusedRecord};
+use crate::kafka::TopicPartition;
+use crate::kafka::native::Record;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Blame {
     /// These, by their numbers.
@@ -26,6 +33,59 @@ pub fn blame(refused: &[(usize, Code)], batch_bytes_max: usize, size: impl Fn(us
     };
     let meant: Vec<_> = refused.iter().filter(is_meant).copied().collect();
     if meant.is_empty() { Blame::SmallerBatches((batch_bytes_max / 4).max(1)) } else { Blame::Records(meant) }
+}
+
+/// Room for the headers that a dead letter is given.
+const DEAD_LETTER_HEADERS_BYTES: usize = 1024;
+
+impl Publisher {
+    pub(super) fn refused(&mut self, window: &Judged, records: &[(usize, Code)], why: String) -> Trouble {
+        if let Err(trouble) = self.abort() {
+            return trouble;
+        }
+        let read = &window.raw.records;
+        let size = |number: usize| read.get(number).map_or(0, |(_, record)| record.size());
+        match blame(records, self.options.batch_bytes_max, size) {
+            Blame::Records(records) => {
+                let mut refused = Vec::with_capacity(records.len());
+                for (number, code) in records {
+                    let Some((place, record)) = read.get(number) else { continue };
+                    // A dead letter is tried once more without its value. There is nothing smaller to try then.
+                    let without_value = matches!(window.fates.get(number), Some(Fate::DeadLetter { .. }));
+                    if without_value && self.goes_without_value(*place, record) {
+                        return self.no_room(*place, record.offset(), code);
+                    }
+                    let (place, offset, reason) = (*place, record.offset(), code.to_string());
+                    refused.push(RefusedRecord { place, offset, reason, without_value });
+                }
+                Trouble::Reread { why, refused }
+            }
+            Blame::SmallerBatches(bytes) => {
+                tracing::warn!(batch_bytes_max = bytes, "batches are refused, sending smaller ones from now on");
+                self.options.batch_bytes_max = bytes;
+                self.sink = None;
+                Trouble::Reread { why, refused: Vec::new() }
+            }
+        }
+    }
+
+    /// Whether the dead letter of this record leaves its value behind: it is known, or was seen, to be too large.
+    pub(super) fn goes_without_value(&self, place: TopicPartition, record: &Record) -> bool {
+        record.size() + DEAD_LETTER_HEADERS_BYTES > self.dead_letter_bytes_max
+            || lock(&self.refused)
+                .iter()
+                .any(|refused| refused.without_value && refused.place == place && refused.offset == record.offset())
+    }
+
+    fn no_room(&self, place: TopicPartition, offset: i64, code: Code) -> Trouble {
+        Trouble::Leave(PipelineError::DeadLetterRefused {
+            topic: self.source_topics[usize::from(place.topic)].to_string(),
+            partition: place.partition,
+            offset,
+            dead_letter: self.topics.dead_letter.clone().unwrap_or_default(),
+            code,
+        })
+    }
 }
 
 #[cfg(test)]
