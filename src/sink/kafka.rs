@@ -177,9 +177,7 @@ impl KafkaSink {
                 return Ok(());
             }
             if Instant::now() >= until {
-                let text = "records were not delivered in time".to_owned();
-                let code = RDKafkaErrorCode::MessageTimedOut;
-                let late = NativeError { code, text, retriable: false, fatal: false, requires_abort: true };
+                let late = undelivered(RDKafkaErrorCode::MessageTimedOut, "records were not delivered in time");
                 return Err(TransactionError::Abort(late).into());
             }
             self.producer.poll(Duration::from_millis(1));
@@ -194,9 +192,7 @@ impl KafkaSink {
         let &(_, code) = failed.first()?;
         let refused: Vec<_> = failed.into_iter().filter(|(_, code)| is_about_the_record(*code)).collect();
         if refused.is_empty() {
-            let text = "a record was not delivered".to_owned();
-            let error = NativeError { code, text, retriable: false, fatal: false, requires_abort: true };
-            return Some(TransactionError::of_produce(error).into());
+            return Some(TransactionError::of_produce(undelivered(code, "a record was not delivered")).into());
         }
         Some(SinkError::Refused(refused))
     }
@@ -235,6 +231,10 @@ impl KafkaSink {
     pub fn poll(&self) {
         self.producer.poll(Duration::ZERO);
     }
+}
+
+fn undelivered(code: RDKafkaErrorCode, text: &str) -> NativeError {
+    NativeError { code, text: text.to_owned(), retriable: false, fatal: false, requires_abort: true }
 }
 
 /// The broker or the client refused the record for what it is: sending it again is useless.

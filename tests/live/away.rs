@@ -72,11 +72,10 @@ fn kafka_is_killed_in_the_middle_of_a_transaction() {
             // All is stored before the broker goes: what a producer repeats after a crash may be stored twice.
             daemon.halt();
             sent.extend(world.send(world.recipe(round * 10 + n as u64, 6_000).iter()));
-            let broker = own.pid(Service::Kafka);
+            let broker = own.handle(Service::Kafka);
             let nth = 1 + random.among(0..2) as usize;
             let seen = proxy.on(Sight::Kafka(api), moment, nth, move || {
-                // SAFETY: kill has no memory effects; the process is ours until it is brought back.
-                unsafe { libc::kill(broker, libc::SIGKILL) };
+                broker.kill();
                 Then::Cut
             });
             daemon.go_on();

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::support::by_hand::event;
 use crate::support::checker::Partitioning;
 use crate::support::feed;
-use crate::support::generator::{Dress, EVENT_ID, Message, Recipe, Spread};
+use crate::support::generator::{Dress, Message, Recipe, Spread};
 use crate::support::world::World;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -47,9 +48,7 @@ fn the_partition_number_is_kept_where_that_is_asked_for() {
 }
 
 fn message(copy: u64, id: &str) -> Message {
-    let headers = vec![header(EVENT_ID, Some(id.as_bytes())), header("copy", Some(copy.to_string().as_bytes()))];
-    let timestamp = Recipe::new(0, 0, 1).newest - 1_000;
-    Message { copy, partition: 0, key: Some(b"k".to_vec()), value: Some(b"v".to_vec()), headers, timestamp }
+    Message { timestamp: Recipe::new(0, 0, 1).newest - 1_000, ..event(copy, id) }
 }
 
 fn header(name: &str, value: Option<&[u8]>) -> (String, Option<Vec<u8>>) {

@@ -23,6 +23,16 @@ const FUTURE: [u64; 2] = [12, 13];
 const FIRST: [u64; 4] = [20, 21, 22, 23];
 const AGAIN: [u64; 2] = [24, 25];
 
+/// What each of those that cannot be claimed is told to be.
+const CAUSES: &[(&[u64], &str)] = &[
+    (&WITHOUT_ID, "missing_id"),
+    (&NULL_PARTS, "missing_id"),
+    (&WITHOUT_TIME, "missing_time"),
+    (&BAD_TIME, "bad_time"),
+    (&OLD, "old_event"),
+    (&FUTURE, "future_event"),
+];
+
 /// Two or three of everything that cannot be claimed, and six messages that can, of which the last two are duplicates.
 /// Weeks 8 back and 1 ahead are kept, in place of the usual 5 and 2.
 fn messages() -> Vec<Message> {
@@ -85,15 +95,7 @@ fn rejected_and_duplicates_routed() {
     world.wait_done(SOON);
     assert_eq!(forwarded(&world), FIRST);
     let dead = all(&world.broker, &world.dead);
-    let causes = [
-        (&WITHOUT_ID[..], "missing_id"),
-        (&NULL_PARTS, "missing_id"),
-        (&WITHOUT_TIME, "missing_time"),
-        (&BAD_TIME, "bad_time"),
-        (&OLD, "old_event"),
-        (&FUTURE, "future_event"),
-    ];
-    assert_eq!(marked(&dead, "semel-cause"), with(&causes));
+    assert_eq!(marked(&dead, "semel-cause"), with(CAUSES));
     let origins: Vec<_> = (0..14_u64).map(|copy| (copy, format!("{}/0/{copy}", world.input))).collect();
     assert_eq!(marked(&dead, "semel-origin"), origins);
     assert_eq!(marked(&dead, "semel-scope"), (0..14).map(|copy| (copy, world.scope.clone())).collect::<Vec<_>>());
@@ -115,15 +117,7 @@ fn forwarded_and_duplicates_marked() {
     let daemon = world.daemon("a");
     world.wait_done(SOON);
     let output = all(&world.broker, &world.output);
-    let unclaimed = [
-        (&WITHOUT_ID[..], "missing_id"),
-        (&NULL_PARTS, "missing_id"),
-        (&WITHOUT_TIME, "missing_time"),
-        (&BAD_TIME, "bad_time"),
-        (&OLD, "old_event"),
-        (&FUTURE, "future_event"),
-    ];
-    assert_eq!(marked(&output, "semel-unclaimed"), with(&unclaimed));
+    assert_eq!(marked(&output, "semel-unclaimed"), with(CAUSES));
     assert_eq!(marked(&output, "semel-verdict"), with(&[(&AGAIN, "duplicate")]));
     assert_eq!(copies(&output), copies_of_all());
     assert!(all(&world.broker, &world.dead).is_empty());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::load::{Endless, wait_busy};
 use crate::support::broker::wait_until;
-use crate::support::daemon::{Daemon, Settings};
+use crate::support::daemon::Daemon;
 use crate::support::proxy::{Api, CLAIM, Moment, Proxy, Sight, TAKE, Then};
 use crate::support::random::Random;
 use crate::support::world::World;
@@ -56,7 +56,7 @@ fn requests_of_a_halted_daemon_arrive_late() {
     let postgres = Proxy::of_postgres(direct.services.postgres_port());
     let mut random = Random::new(direct.seed);
     let mut feed = Endless::start(&direct, 10_000, 800);
-    let proxied = proxied(&direct, Some(&kafka), &postgres);
+    let proxied = direct.proxied(Some(kafka.port()), Some(postgres.port()));
     for _ in 0..if full() { 5 } else { 1 } {
         for (what, sight) in sights {
             let mut zombie = Daemon::start(&direct.folder, "a", &proxied);
@@ -99,7 +99,7 @@ fn requests_of_a_halted_daemon_arrive_late() {
 fn tokens_of_a_halted_daemon_arrive_late() {
     let direct = World::new("late-token", 4);
     let postgres = Proxy::of_postgres(direct.services.postgres_port());
-    let proxied = proxied(&direct, None, &postgres);
+    let proxied = direct.proxied(None, Some(postgres.port()));
     let mut feed = Endless::start(&direct, 10_000, 800);
     let other = direct.daemon("b");
     let owns_all = || other.log_text().matches("\"partitions were assigned\",\"partitions\":4").count();
@@ -143,20 +143,4 @@ fn tokens_of_a_halted_daemon_arrive_late() {
     }
     direct.check(feed.finish(), 2 * MINUTE);
     other.stop();
-}
-
-/// Settings of a daemon that reaches its services through proxies only.
-fn proxied(direct: &World, kafka: Option<&Proxy>, postgres: &Proxy) -> Settings {
-    let mut settings = direct.settings.clone();
-    let mut through = |name: &str, proxy: &Proxy, real: u16| {
-        let moved = settings[name].replace(&format!(":{real}/"), &format!(":{}/", proxy.port()));
-        settings.insert(name.to_owned(), moved);
-    };
-    for name in ["SEMEL_SOURCE", "SEMEL_SINK"] {
-        if let Some(proxy) = kafka {
-            through(name, proxy, direct.services.kafka_port());
-        }
-    }
-    through("SEMEL_STORE", postgres, direct.services.postgres_port());
-    settings
 }

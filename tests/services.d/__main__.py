@@ -30,7 +30,7 @@ from pathlib import Path
 
 import packages
 import process
-from kafka import Controller, Kafka
+from kafka import Controller, Kafka, Node
 from pgbouncer import PgBouncer
 from postgres import Postgres
 from process import Cancelled, Failed
@@ -74,8 +74,8 @@ class Installation:
         packages.install(lambda: set().union(*(service.missing() for service in wanted)), say)
         self.save()  # before the first process: whoever comes after a kill -9 must know what to look for
         try:
-            in_parallel([[service.start for service in wanted if service.name not in ("controller", "kafka")],
-                         [service.start for service in wanted if service.name in ("controller", "kafka")]])
+            in_parallel([[service.start for service in wanted if isinstance(service, Node) == of_kafka]
+                         for of_kafka in (False, True)])
             self.save()
         except BaseException:
             self.down()

@@ -24,14 +24,15 @@ pub struct Daemon {
     pub instance: String,
 }
 
-/// Ends or halts a daemon from another thread. Valid while its [`Daemon`] lives.
+/// Ends or halts a process from another thread. Valid while it is a daemon's and its [`Daemon`] lives, or a service's
+/// that nobody else ends.
 #[derive(Debug, Clone, Copy)]
-pub struct Handle(i32);
+pub struct Handle(pub(super) i32);
 
 impl Handle {
     pub fn signal(self, signal: i32) {
-        // SAFETY: kill has no memory effects; the child is not reaped before its Daemon is dropped, so that the number
-        // is not given to another process.
+        // SAFETY: kill has no memory effects; a daemon is not reaped before its Daemon is dropped, so that the number is
+        // not given to another process.
         unsafe { libc::kill(self.0, signal) };
     }
 

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::daemon::Handle;
 use super::database::Database;
 use super::unique;
 
@@ -97,10 +98,10 @@ impl OwnServices {
     }
 
     /// The process that runs now, for who has to end it at a certain moment. Its end may go unnoticed here.
-    pub fn pid(&self, service: Service) -> i32 {
+    pub fn handle(&self, service: Service) -> Handle {
         let env = std::fs::read_to_string(self.dir.path().join("env")).expect("services that run");
         let name = format!("export SEMEL_TEST_{}_PID=", service.name().to_uppercase());
-        env.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).expect("a service that runs")
+        Handle(env.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).expect("a service that runs"))
     }
 
     /// Brings it back on its port with its data, and waits until it answers.

@@ -114,18 +114,23 @@ impl World {
 
     /// Puts proxies in the place of Kafka and PostgreSQL.
     pub fn through(&mut self, kafka: Option<u16>, postgres: Option<u16>) {
+        self.settings = self.proxied(kafka, postgres);
+    }
+
+    /// The settings of a daemon that reaches its services through proxies, beside others that do not.
+    pub fn proxied(&self, kafka: Option<u16>, postgres: Option<u16>) -> Settings {
+        let mut settings = self.settings.clone();
+        let mut move_to = |name: &str, real: u16, port: u16| {
+            let moved = settings[name].replace(&format!(":{real}/"), &format!(":{port}/"));
+            settings.insert(name.to_owned(), moved);
+        };
         if let Some(port) = kafka {
-            let (real, proxied) = (self.services.kafka.clone(), format!("127.0.0.1:{port}"));
-            for name in ["SEMEL_SOURCE", "SEMEL_SINK"] {
-                let moved = self.settings[name].replace(&real, &proxied);
-                self.set(name, &moved);
-            }
+            ["SEMEL_SOURCE", "SEMEL_SINK"].iter().for_each(|name| move_to(name, self.services.kafka_port(), port));
         }
         if let Some(port) = postgres {
-            let real = format!(":{}/", self.services.postgres_port());
-            let moved = self.settings["SEMEL_STORE"].replace(&real, &format!(":{port}/"));
-            self.set("SEMEL_STORE", &moved);
+            move_to("SEMEL_STORE", self.services.postgres_port(), port);
         }
+        settings
     }
 
     /// Starts an instance and waits until it is ready.

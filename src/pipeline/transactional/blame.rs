@@ -24,8 +24,8 @@ pub enum Blame {
     SmallerBatches(usize),
 }
 
-/// `size`: of a record by its number, not more than what it takes in a batch. The client lets a record of `batch_bytes_max` or
-/// more travel alone.
+/// `size`: of a record by its number, not more than what it takes in a batch. The client lets a record of
+/// `batch_bytes_max` or more travel alone.
 pub fn blame(refused: &[(usize, Code)], batch_bytes_max: usize, size: impl Fn(usize) -> usize) -> Blame {
     let is_meant = |&&(number, code): &&(usize, Code)| {
         let told_by_record = matches!(code, Code::InvalidRecord | Code::InvalidTimestamp | Code::UnknownPartition);
@@ -72,9 +72,7 @@ impl Publisher {
     /// Whether the dead letter of this record leaves its value behind: it is known, or was seen, to be too large.
     pub(super) fn goes_without_value(&self, place: TopicPartition, record: &Record) -> bool {
         record.size() + DEAD_LETTER_HEADERS_BYTES > self.dead_letter_bytes_max
-            || lock(&self.refused)
-                .iter()
-                .any(|refused| refused.without_value && refused.place == place && refused.offset == record.offset())
+            || lock(&self.refused).iter().any(|refused| refused.without_value && refused.is(place, record))
     }
 
     fn no_room(&self, place: TopicPartition, offset: i64, code: Code) -> Trouble {

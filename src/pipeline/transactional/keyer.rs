@@ -42,8 +42,7 @@ impl Keyer {
         raw.records
             .iter()
             .map(|(place, record)| {
-                let refusal =
-                    refused.iter().find(|refused| refused.place == *place && refused.offset == record.offset());
+                let refusal = refused.iter().find(|refused| refused.is(*place, record));
                 if let Some(refusal) = refusal {
                     let detail = refusal.reason.clone();
                     return Ok(Err(Fate::DeadLetter { cause: Cause::RefusedBySink, detail }));

@@ -204,9 +204,7 @@ impl Publisher {
         count(&self.shared, &raw.records, &fates, duplicates);
         if !to_forget.is_empty() {
             self.forget(&to_forget);
-            lock(&self.refused).retain(|refused| {
-                !raw.records.iter().any(|(place, record)| refused.place == *place && refused.offset == record.offset())
-            });
+            lock(&self.refused).retain(|refused| !raw.records.iter().any(|(place, record)| refused.is(*place, record)));
         }
     }
 

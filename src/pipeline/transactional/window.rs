@@ -101,6 +101,12 @@ pub struct RefusedRecord {
     pub without_value: bool,
 }
 
+impl RefusedRecord {
+    pub fn is(&self, place: TopicPartition, record: &Record) -> bool {
+        self.place == place && self.offset == record.offset()
+    }
+}
+
 /// Start positions to commit to both groups, in a transaction without records: of new lanes, and of lanes that go on after
 /// an assignment.
 pub struct NewLanes {

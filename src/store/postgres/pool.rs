@@ -34,7 +34,8 @@ pub struct Limits {
 
 impl Limits {
     /// `lock`: longest wait for one lock, and longest time that the server waits for us in the middle of a transaction: a
-    /// process that is halted there must not keep its locks from its successor; `statement`: longest run of one statement, its waits included.
+    /// process that is halted there must not keep its locks from its successor. `statement`: longest run of one
+    /// statement, its waits included.
     pub fn new(lock: Duration, statement: Duration) -> Limits {
         let millis = |limit: Duration| limit.as_millis().clamp(1, i32::MAX as u128);
         let lock_ms = millis(lock);

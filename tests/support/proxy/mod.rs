@@ -16,6 +16,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::broker::wait_until;
+
 mod kafka;
 mod postgres;
 mod wire;
@@ -98,12 +100,10 @@ impl Fired {
 
     /// As [`Fired::wait`], and calls `meanwhile` now and then: to keep what is waited for coming.
     pub fn wait_while(&self, within: Duration, what: &str, mut meanwhile: impl FnMut()) {
-        let until = std::time::Instant::now() + within;
-        while !*self.done.lock().expect("no panic while locked") {
-            assert!(std::time::Instant::now() < until, "{what} was not seen within {within:?}");
+        wait_until(&format!("{what} is seen"), within, || {
             meanwhile();
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            *self.done.lock().expect("no panic while locked")
+        });
     }
 
     /// Waits until the watch has acted, and fails the test if it does not.
