@@ -16,7 +16,7 @@
 //! | [`kafka`] | what both sides of a Kafka pipeline share, and the only unsafe code |
 //! | [`config`] | every setting: name, unit, default, what it goes with |
 //! | [`cli`], [`api`] | a file per subcommand; what is served over HTTP |
-//! | [`clock`], [`shutdown`], [`metrics`], [`telemetry`], [`memory`] | one of each for the process |
+//! | [`clock`], [`shutdown`], [`metrics`], [`telemetry`] | one of each for the process |
 //!
 //! **A message's way.** The reader polls it under a membership that was captured before, and puts it into a window. The
 //! claimer finds its id and week, asks the store for the claims of the whole window in one commit, and judges: inserted,
@@ -34,7 +34,6 @@ pub mod clock;
 pub mod config;
 pub mod kafka;
 pub mod key;
-pub mod memory;
 pub mod metrics;
 pub mod pipeline;
 pub mod protocol;

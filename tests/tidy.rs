@@ -10,7 +10,6 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("clock", &["protocol"]),
     ("shutdown", &[]),
-    ("memory", &[]),
     ("metrics", &[]),
     ("key", &["protocol"]),
     ("config", &["key", "protocol"]),
@@ -29,7 +28,6 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "config",
             "kafka",
             "key",
-            "memory",
             "metrics",
             "pipeline",
             "protocol",
@@ -53,7 +51,6 @@ const UNSAFE: &[(&str, &str)] = &[
     ("src/cli/signals.rs", "signal handlers"),
     ("src/kafka/native/", "librdkafka's own interface"),
     ("src/kafka/transaction.rs", "librdkafka's own interface"),
-    ("src/memory.rs", "a setting of the C library"),
     ("src/pipeline/pipe/input.rs", "waiting for input with a time limit"),
 ];
 

@@ -62,7 +62,6 @@ fn command() -> Command {
 
 /// Parses the arguments, runs the subcommand, and says by the exit code how it ended.
 pub fn main() -> ExitCode {
-    crate::memory::share_heaps();
     let matches = match command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {

@@ -4,9 +4,6 @@
 //! with one key, the first asks; when the answer names a holder, whichever of them sits on that position publishes.
 //! The questions are sorted by key, because two windows that insert the same keys in different orders deadlock.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-
 use super::lane::Coordinate;
 use super::verdict::{Claimed, Verdict, judge};
 
@@ -21,25 +18,18 @@ pub struct Questions {
 
 impl Questions {
     /// `keys`: what the claims are made of, one per message, in the order in which the messages were read.
-    pub fn of<K: Ord + Hash>(keys: &[K]) -> Questions {
-        let mut first: HashMap<&K, usize> = HashMap::with_capacity(keys.len());
-        let mut asking = Vec::with_capacity(keys.len());
-        let asker: Vec<usize> = keys
-            .iter()
-            .enumerate()
-            .map(|(n, key)| {
-                *first.entry(key).or_insert_with(|| {
-                    asking.push(n);
-                    n
-                })
-            })
-            .collect();
-        asking.sort_unstable_by(|&a, &b| keys[a].cmp(&keys[b]));
-        let mut question_of = vec![usize::MAX; keys.len()];
-        for (question, &message) in asking.iter().enumerate() {
-            question_of[message] = question;
+    pub fn of<K: Ord>(keys: &[K]) -> Questions {
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_unstable_by(|&a, &b| keys[a].cmp(&keys[b]).then(a.cmp(&b)));
+        let mut asking: Vec<usize> = Vec::with_capacity(keys.len());
+        let mut answered_by = vec![0; keys.len()];
+        for n in order {
+            if asking.last().is_none_or(|&asker| keys[asker] != keys[n]) {
+                asking.push(n);
+            }
+            answered_by[n] = asking.len() - 1;
         }
-        Questions { asking, answered_by: asker.into_iter().map(|n| question_of[n]).collect() }
+        Questions { asking, answered_by }
     }
 
     /// The verdict of every message, in the order of the window.

@@ -95,6 +95,9 @@ pub fn probe(
     Ok(transaction::initialise(&producer, patience)?)
 }
 
+/// How long deliveries are left alone before they are looked at again.
+const STEP: Duration = Duration::from_millis(5);
+
 pub struct KafkaSink {
     // Before the producer, which they hold on to.
     forward: TopicHandle,
@@ -138,7 +141,7 @@ impl KafkaSink {
     }
 
     /// Queues one record. Waits while the queue is full.
-    pub fn send(&self, destination: Destination, outgoing: &Outgoing<'_>) -> Result<(), SinkError> {
+    pub fn send(&self, destination: Destination, outgoing: &mut Outgoing<'_>) -> Result<(), SinkError> {
         let topic = match destination {
             Destination::Forward => Some(&self.forward),
             Destination::DeadLetter => self.dead_letter.as_ref(),
@@ -150,7 +153,8 @@ impl KafkaSink {
             match native::produce(&self.producer, topic, outgoing) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.code == RDKafkaErrorCode::QueueFull && Instant::now() < until => {
-                    self.producer.poll(Duration::from_millis(1));
+                    native::wait_for_deliveries(&self.producer, Duration::from_millis(1));
+                    self.producer.poll(Duration::ZERO);
                     if let Some(failure) = self.failure() {
                         return Err(failure);
                     }
@@ -165,7 +169,8 @@ impl KafkaSink {
         }
     }
 
-    /// Waits until everything queued is delivered, in steps of a millisecond rather than the library's hundred.
+    /// Waits until everything queued is delivered, in steps of [`STEP`] rather than the crate's hundred milliseconds. The
+    /// wait is the client's own: it sends what lingers at once, and a poll of a millisecond would spend it busy.
     pub fn flush(&self) -> Result<(), SinkError> {
         let until = Instant::now() + self.timeout;
         loop {
@@ -180,7 +185,8 @@ impl KafkaSink {
                 let late = undelivered(RDKafkaErrorCode::MessageTimedOut, "records were not delivered in time");
                 return Err(TransactionError::Abort(late).into());
             }
-            self.producer.poll(Duration::from_millis(1));
+            native::wait_for_deliveries(&self.producer, STEP);
+            self.producer.poll(Duration::ZERO);
         }
     }
 
@@ -202,10 +208,11 @@ impl KafkaSink {
     fn failure_soon(&self) -> Option<SinkError> {
         let until = Instant::now() + Duration::from_millis(500);
         while Instant::now() < until {
-            self.producer.poll(Duration::from_millis(1));
+            self.producer.poll(Duration::ZERO);
             if let Some(failure) = self.failure() {
                 return Some(failure);
             }
+            std::thread::sleep(STEP);
         }
         None
     }

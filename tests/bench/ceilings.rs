@@ -72,7 +72,7 @@ pub fn copy_here(kafka: &str, input: &str, output: &str, messages: u64) {
         }
         if window.len() == TRANSACTION || done + window.len() as u64 == messages {
             done += window.len() as u64;
-            transact(&source, &mut sink, input, &window);
+            transact(&source, &mut sink, input, &mut window);
             window.clear();
         }
     }
@@ -82,13 +82,13 @@ pub fn copy_here(kafka: &str, input: &str, output: &str, messages: u64) {
     std::process::exit(0);
 }
 
-fn transact(source: &KafkaSource, sink: &mut KafkaSink, input: &str, window: &[Record]) {
+fn transact(source: &KafkaSource, sink: &mut KafkaSink, input: &str, window: &mut [Record]) {
     let membership = source.membership().expect("a membership");
     sink.begin().expect("a transaction");
     let mut next = BTreeMap::new();
-    for (number, record) in window.iter().enumerate() {
-        let outgoing = Outgoing { record, partition: None, added: &[], without_value: false, number };
-        sink.send(Destination::Forward, &outgoing).expect("room");
+    for (number, record) in window.iter_mut().enumerate() {
+        let mut outgoing = Outgoing { record, partition: None, added: &[], without_value: false, number };
+        sink.send(Destination::Forward, &mut outgoing).expect("room");
         next.insert(TopicPartition { topic: 0, partition: record.partition() }, record.offset() + 1);
     }
     sink.flush().expect("delivery");

@@ -66,6 +66,19 @@ impl Table {
         self.runs.entry(name).or_default().push(run);
     }
 
+    /// Against the slowest of `ceilings` in the same round, the median of all rounds: what slows the machine down for a
+    /// while slows the round down.
+    fn ratio(&self, name: &str, ceilings: &[&str]) -> Option<f64> {
+        let runs = self.runs.get(name)?;
+        let ratio = |(n, run): (usize, &Run)| {
+            let slowest = ceilings.iter().filter_map(|ceiling| self.runs.get(ceiling)?.get(n)).map(Run::rate);
+            run.rate() / slowest.fold(f64::INFINITY, f64::min)
+        };
+        let mut ratios: Vec<f64> = runs.iter().enumerate().map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios.get(ratios.len() / 2).copied()
+    }
+
     /// The run with the median rate.
     fn median(&self, name: &str) -> Option<Run> {
         let mut runs = self.runs.get(name)?.clone();
@@ -79,12 +92,9 @@ impl fmt::Display for Table {
         writeln!(f, "\n## {}\n", self.title)?;
         writeln!(
             f,
-            "| | messages/s, median | CPU µs per message | memory MiB | commits per window | of the slower ceiling |"
+            "| | messages/s, median | CPU µs per message | memory MiB | commits per window | of the slower ceiling, median of the rounds |"
         )?;
         writeln!(f, "| --- | --- | --- | --- | --- | --- |")?;
-        let ceilings = [COPY, INSERTS].iter().filter_map(|name| self.median(name)).map(|run| run.rate());
-        let slower = ceilings.fold(f64::INFINITY, f64::min);
-        let copy = self.median(COPY).map(|run| run.rate());
         for name in &self.order {
             let Some(run) = self.median(name) else { continue };
             let cpu = run.cpu.as_micros() as f64 / run.messages as f64;
@@ -94,11 +104,12 @@ impl fmt::Display for Table {
             } else {
                 format!("{:.2}", run.commits as f64 / run.windows as f64)
             };
-            let of = match (*name, copy) {
-                (POSTGRES, _) => format!("{:.2}", run.rate() / slower),
-                (EMBEDDED, Some(copy)) => format!("{:.2} of the copy", run.rate() / copy),
-                _ => "–".to_owned(),
+            let of = match *name {
+                POSTGRES => self.ratio(name, &[COPY, INSERTS]).map(|ratio| format!("{ratio:.2}")),
+                EMBEDDED => self.ratio(name, &[COPY]).map(|ratio| format!("{ratio:.2} of the copy")),
+                _ => None,
             };
+            let of = of.unwrap_or_else(|| "–".to_owned());
             writeln!(f, "| {name} | {:.0} | {cpu:.1} | {memory} | {commits} | {of} |", run.rate())?;
         }
         Ok(())

@@ -14,6 +14,10 @@ mod scenes;
 use measure::Table;
 use scenes::Scene;
 
+/// The daemon's own, so that the copy has it too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "tests/bench/run [--rounds N] [--messages N] [SCENE…]
 
 scenes:

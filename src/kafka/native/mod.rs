@@ -19,7 +19,7 @@ pub use admin::{Allowed, Group, Member, describe_group, group_offsets, topic_ope
 use group::committed_elements;
 pub(super) use group::give_up;
 pub use group::{Committed, Membership, committed};
-pub use produce::{Outgoing, TopicHandle, produce};
+pub use produce::{Outgoing, TopicHandle, produce, wait_for_deliveries};
 pub use queue::{Event, Queue};
 pub use record::Record;
 pub use topics::{known_end, topic_ids};

@@ -3,6 +3,7 @@
 use std::ffi::{CString, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rdkafka::producer::{BaseProducer, Producer};
 use rdkafka_sys as sys;
@@ -41,9 +42,9 @@ impl Drop for TopicHandle {
     }
 }
 
-/// A record to be produced: one that was read, as it is, with headers of Semel's own behind it.
+/// A record to be produced: one that was read, as it is, with headers of Semel's own behind it. Its headers go with it.
 pub struct Outgoing<'a> {
-    pub record: &'a Record,
+    pub record: &'a mut Record,
     /// None: chosen by the key.
     pub partition: Option<i32>,
     pub added: &'a [(&'static str, String)],
@@ -53,22 +54,23 @@ pub struct Outgoing<'a> {
     pub number: usize,
 }
 
-/// Puts a copy of a record into the producer's queue.
+/// Puts a record into the producer's queue: copies of key and value, and the headers themselves. They are back in the
+/// record where it was not taken.
 pub fn produce(
     producer: &BaseProducer<Context>,
     topic: &TopicHandle,
-    outgoing: &Outgoing<'_>,
+    outgoing: &mut Outgoing<'_>,
 ) -> Result<(), NativeError> {
     use sys::rd_kafka_vtype_t as V;
     use sys::{rd_kafka_vu_s as Field, rd_kafka_vu_s__bindgen_ty_1 as Value};
+    let headers = headers_of(outgoing);
     let native = outgoing.record.native();
     let field = |vtype, u| Field { vtype, u };
     let bytes = |ptr, size| Value { mem: sys::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_1 { ptr, size } };
     let (value, len) = if outgoing.without_value { (ptr::null_mut(), 0) } else { (native.payload, native.len) };
-    // SAFETY: the fields' values match their types; key and value are copied by the call (F_COPY); the headers are a
-    // copy that the call takes over if it succeeds and that is freed here if it does not.
+    // SAFETY: the fields' values match their types; key and value are copied by the call (F_COPY); the headers are ours,
+    // and the call takes them over if it succeeds.
     unsafe {
-        let headers = copied_headers(outgoing);
         let mut fields = [
             field(V::RD_KAFKA_VTYPE_RKT, Value { rkt: topic.native.as_ptr() }),
             field(V::RD_KAFKA_VTYPE_PARTITION, Value { i32_: outgoing.partition.unwrap_or(PARTITION_UNASSIGNED) }),
@@ -91,20 +93,24 @@ pub fn produce(
         let produced = sys::rd_kafka_produceva(producer.client().native_ptr(), fields.as_ptr(), count);
         let checked = NativeError::check(produced);
         if checked.is_err() && !headers.is_null() {
-            sys::rd_kafka_headers_destroy(headers);
+            outgoing.record.put_headers(headers);
         }
         checked
     }
 }
 
-/// # Safety
-/// The result is the caller's to free; null where there are no headers.
-unsafe fn copied_headers(outgoing: &Outgoing<'_>) -> *mut sys::rd_kafka_headers_t {
+/// Waits until nothing is queued or in flight, at most `timeout`. What lingers is sent at once. Failed deliveries are
+/// reported only by a poll, and count as in flight until then.
+pub fn wait_for_deliveries(producer: &BaseProducer<Context>, timeout: Duration) {
+    // SAFETY: the client lives. Whether everything was delivered is asked otherwise.
+    unsafe { sys::rd_kafka_flush(producer.client().native_ptr(), super::millis(timeout)) };
+}
+
+/// What the record has, and what is added to it. Null where there are none; else they are the caller's.
+fn headers_of(outgoing: &mut Outgoing<'_>) -> *mut sys::rd_kafka_headers_t {
+    let mut headers = outgoing.record.take_headers();
+    // SAFETY: the list is ours, names and values live as long as the calls, which copy them.
     unsafe {
-        let mut headers = match outgoing.record.native_headers() {
-            Some(native) => sys::rd_kafka_headers_copy(native.as_ptr()),
-            None => ptr::null_mut(),
-        };
         if headers.is_null() && !outgoing.added.is_empty() {
             headers = sys::rd_kafka_headers_new(outgoing.added.len());
         }
@@ -114,7 +120,7 @@ unsafe fn copied_headers(outgoing: &Outgoing<'_>) -> *mut sys::rd_kafka_headers_
                 sys::rd_kafka_header_remove(headers, name.as_ptr());
             }
             let (name_at, value_at) = (name.as_ptr().cast(), value.as_ptr().cast());
-            // Only a read-only list can be refused, and this is our own copy.
+            // Only a read-only list can be refused, and this one is ours.
             sys::rd_kafka_header_add(headers, name_at, name.len() as isize, value_at, value.len() as isize);
         }
         headers

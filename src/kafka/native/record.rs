@@ -18,7 +18,8 @@ pub struct Record {
     _consumer: Arc<BaseConsumer<Context>>,
 }
 
-// SAFETY: a fetched message is not written by anybody; librdkafka frees it from any thread.
+// SAFETY: a fetched message is written by nobody but its owner, through `&mut`; the first look at its headers, which parses
+// them, is the reader's, before anybody else has it. librdkafka frees it from any thread.
 unsafe impl Send for Record {}
 unsafe impl Sync for Record {}
 
@@ -85,6 +86,23 @@ impl Record {
         // SAFETY: the message is valid and keeps ownership of its headers.
         let code = unsafe { sys::rd_kafka_message_headers(self.message.as_ptr(), &mut headers) };
         if code == RD_KAFKA_RESP_ERR_NO_ERROR { NonNull::new(headers) } else { None }
+    }
+
+    /// Takes the headers out, which are the caller's then; null where there are none.
+    pub(super) fn take_headers(&mut self) -> *mut sys::rd_kafka_headers_t {
+        let mut headers = ptr::null_mut();
+        // SAFETY: the message is valid, and nobody else looks at it.
+        let code = unsafe { sys::rd_kafka_message_detach_headers(self.message.as_ptr(), &mut headers) };
+        if code == RD_KAFKA_RESP_ERR_NO_ERROR { headers } else { ptr::null_mut() }
+    }
+
+    /// Puts headers back that were taken.
+    ///
+    /// # Safety
+    /// They are the caller's, and the record's from now on.
+    pub(super) unsafe fn put_headers(&mut self, headers: *mut sys::rd_kafka_headers_t) {
+        // SAFETY: the message is valid, and nobody else looks at it.
+        unsafe { sys::rd_kafka_message_set_headers(self.message.as_ptr(), headers) }
     }
 
     /// Every header in order: the name's bytes and the value, null or not.

@@ -15,12 +15,13 @@ use metrics::{counter, histogram};
 
 use super::control::{Control, Trouble, lock};
 use super::keyer::Keyer;
-use super::known::{Digester, Known};
+use super::known::Known;
 use super::lanes::{Lanes, draw_token};
-use super::window::{Cause, Fate, Job, Judged, Raw, RefusedRecord};
+use super::window::{Cause, Fate, Job, Judged, Name, Raw};
 use super::{PipelineError, Shared};
 use crate::config::policy::{Duplicates, StoreAway};
 use crate::kafka::TopicPartition;
+use crate::kafka::native::Record;
 use crate::key::Key;
 use crate::metrics as names;
 use crate::protocol::backoff::Backoff;
@@ -35,9 +36,7 @@ pub struct Claimer {
     pub control: Arc<Control>,
     pub lanes: Arc<Mutex<Lanes>>,
     pub known: Arc<Mutex<Known>>,
-    pub refused: Arc<Mutex<Vec<RefusedRecord>>>,
-    pub keyer: Keyer,
-    pub digester: Digester,
+    pub keyer: Arc<Keyer>,
     /// Names of the topics, by their index.
     pub topics: Vec<Arc<str>>,
 }
@@ -78,45 +77,33 @@ impl Claimer {
     }
 
     /// None where the window is dead.
-    fn window(&self, raw: Raw) -> Result<Option<Judged>, Trouble> {
+    fn window(&self, mut raw: Raw) -> Result<Option<Judged>, Trouble> {
         if !self.control.is_alive(raw.epoch) {
             return Ok(None);
         }
         histogram!(names::PHASE_SECONDS, "phase" => "gather").record(raw.opened.elapsed());
         let started = Instant::now();
         let now = self.shared.clock.now();
-        let refused = lock(&self.refused).clone();
-        let keys = self.keyer.keys(&raw, &refused, now).map_err(|stopped| {
-            let topic = self.topics[usize::from(stopped.place.topic)].to_string();
-            Trouble::Leave(PipelineError::Stopped {
-                topic,
-                partition: stopped.place.partition,
-                offset: stopped.offset,
-                cause: stopped.cause.label(),
-                detail: stopped.detail,
-            })
-        })?;
-        let mut fates: Vec<Fate> = Vec::with_capacity(keys.len());
-        let mut keyed: Vec<(usize, Key)> = Vec::with_capacity(keys.len());
-        let mut digests = Vec::with_capacity(keys.len());
+        let mut fates: Vec<Fate> = Vec::with_capacity(raw.names.len());
+        let mut keyed: Vec<(usize, Key)> = Vec::with_capacity(raw.names.len());
+        let mut digests = Vec::with_capacity(raw.names.len());
         let mut duplicates = 0;
         {
             let set = lock(&self.known);
-            for (n, key) in keys.into_iter().enumerate() {
-                match key {
-                    Err(fate) => fates.push(fate),
-                    Ok(key) => {
-                        let digest = self.digester.digest(&key);
-                        if set.has(digest) {
-                            duplicates += 1;
-                            fates.push(self.fate(Verdict::Duplicate));
-                        } else {
-                            digests.push(digest);
-                            keyed.push((n, key));
-                            fates.push(Fate::Drop);
-                        }
+            for (n, name) in std::mem::take(&mut raw.names).into_iter().enumerate() {
+                fates.push(match name {
+                    Name::Fate(fate) => fate,
+                    Name::Stop { cause, detail } => return Err(self.stopped(&raw.records[n], cause, detail)),
+                    Name::Key(_, digest) if set.has(digest) => {
+                        duplicates += 1;
+                        self.fate(Verdict::Duplicate)
                     }
-                }
+                    Name::Key(key, digest) => {
+                        digests.push(digest);
+                        keyed.push((n, key));
+                        Fate::Drop
+                    }
+                });
             }
         }
         let lanes = self.lanes_of(&raw)?;
@@ -144,6 +131,16 @@ impl Claimer {
         histogram!(names::PHASE_SECONDS, "phase" => "reserve").record(started.elapsed());
         let to_forget = self.to_forget(&raw, &fates, &lanes, now);
         Ok(Some(Judged { raw, fates, lanes, duplicates, known, to_forget }))
+    }
+
+    fn stopped(&self, (place, record): &(TopicPartition, Record), cause: Cause, detail: String) -> Trouble {
+        Trouble::Leave(PipelineError::Stopped {
+            topic: self.topics[usize::from(place.topic)].to_string(),
+            partition: place.partition,
+            offset: record.offset(),
+            cause: cause.label(),
+            detail,
+        })
     }
 
     fn fate(&self, verdict: Verdict) -> Fate {

@@ -1,7 +1,8 @@
 //! What a message is called, or what becomes of it without a claim. Pure: the same record under the same options gives
 //! the same answer, whoever reads it, except that old and future times are judged by the clock.
 
-use super::window::{Cause, Fate, Raw, RefusedRecord};
+use super::known::Digester;
+use super::window::{Cause, Fate, Name, RefusedRecord};
 use crate::config::policy::{Oversize, Policies, Unclaimable};
 use crate::kafka::TopicPartition;
 use crate::kafka::native::Record;
@@ -13,56 +14,44 @@ use crate::protocol::event::EventTime;
 const BATCH_OVERHEAD_BYTES: usize = 128;
 const HEADER_OVERHEAD_BYTES: usize = 10;
 
-#[derive(Debug, Clone)]
 pub struct Keyer {
     pub extraction: Extraction,
     pub bounds: Bounds,
     pub policies: Policies,
     /// Of the forward topic: larger records are dead letters before they are claimed.
     pub record_bytes_max: usize,
-}
-
-/// A message that a policy wants the pipeline to stop at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stopped {
-    pub place: TopicPartition,
-    pub offset: i64,
-    pub cause: Cause,
-    pub detail: String,
+    pub digester: Digester,
 }
 
 impl Keyer {
-    /// Per record its key, or its fate without one.
-    pub fn keys(
+    /// `size`: of the record, in bytes. `refused`: what the sink refused before and is read again.
+    pub fn name(
         &self,
-        raw: &Raw,
+        place: TopicPartition,
+        record: &Record,
+        size: usize,
         refused: &[RefusedRecord],
         now: EventTime,
-    ) -> Result<Vec<Result<Key, Fate>>, Box<Stopped>> {
-        raw.records
-            .iter()
-            .map(|(place, record)| {
-                let refusal = refused.iter().find(|refused| refused.is(*place, record));
-                if let Some(refusal) = refusal {
-                    let detail = refusal.reason.clone();
-                    return Ok(Err(Fate::DeadLetter { cause: Cause::RefusedBySink, detail }));
-                }
-                match self.key(record, now) {
-                    Ok(key) => Ok(Ok(key)),
-                    Err((cause, detail)) => match self.policy(cause) {
-                        Unclaimable::Reject => Ok(Err(Fate::DeadLetter { cause, detail })),
-                        Unclaimable::Forward => Ok(Err(Fate::ForwardUnclaimed(cause))),
-                        Unclaimable::Stop => {
-                            Err(Box::new(Stopped { place: *place, offset: record.offset(), cause, detail }))
-                        }
-                    },
-                }
-            })
-            .collect()
+    ) -> Name {
+        if let Some(refusal) = refused.iter().find(|refused| refused.is(place, record)) {
+            let detail = refusal.reason.clone();
+            return Name::Fate(Fate::DeadLetter { cause: Cause::RefusedBySink, detail });
+        }
+        match self.key(record, size, now) {
+            Ok(key) => {
+                let digest = self.digester.digest(&key);
+                Name::Key(key, digest)
+            }
+            Err((cause, detail)) => match self.policy(cause) {
+                Unclaimable::Reject => Name::Fate(Fate::DeadLetter { cause, detail }),
+                Unclaimable::Forward => Name::Fate(Fate::ForwardUnclaimed(cause)),
+                Unclaimable::Stop => Name::Stop { cause, detail },
+            },
+        }
     }
 
-    fn key(&self, record: &Record, now: EventTime) -> Result<Key, (Cause, String)> {
-        let size = record.size() + BATCH_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * record.headers().count();
+    fn key(&self, record: &Record, size: usize, now: EventTime) -> Result<Key, (Cause, String)> {
+        let size = size + BATCH_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * record.headers().count();
         if size > self.record_bytes_max {
             let bound = self.record_bytes_max;
             return Err((Cause::TooLarge, format!("{size} bytes with headers, the sink's topic takes {bound}")));

@@ -214,19 +214,19 @@ pub fn run(
     let known = Arc::new(Mutex::new(known::Known::new(options.known_ids)));
     let refused = Arc::new(Mutex::new(Vec::new()));
     let topics: Vec<Arc<str>> = options.source.topics.iter().map(|topic| topic.as_str().into()).collect();
+    let keyer = Arc::new(Keyer {
+        extraction: options.extraction.clone(),
+        bounds: options.bounds,
+        policies: options.policies,
+        record_bytes_max: options.forward_bytes_max,
+        digester: known::Digester::default(),
+    });
     let claimer = claimer::Claimer {
         shared: Arc::clone(&shared),
         control: Arc::clone(&control),
         lanes: Arc::clone(&lanes),
         known: Arc::clone(&known),
-        refused: Arc::clone(&refused),
-        keyer: Keyer {
-            extraction: options.extraction.clone(),
-            bounds: options.bounds,
-            policies: options.policies,
-            record_bytes_max: options.forward_bytes_max,
-        },
-        digester: known::Digester::default(),
+        keyer: Arc::clone(&keyer),
         topics: topics.clone(),
     };
     let publisher = publisher::Publisher {
@@ -243,7 +243,7 @@ pub fn run(
         settled_group: options.source.settled_group(),
         sink: None,
     };
-    let reader = reader::Reader::new(options, shared, control, lanes, known, refused, to_claimer, troubles, status)?;
+    let reader = reader::Reader::new(options, shared, control, lanes, known, refused, keyer, to_claimer, troubles, status)?;
     let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
         thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|_| PipelineError::Panicked)
     };

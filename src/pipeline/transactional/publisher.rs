@@ -76,12 +76,12 @@ impl Publisher {
         }
     }
 
-    fn window(&mut self, window: Judged) {
+    fn window(&mut self, mut window: Judged) {
         let epoch = window.raw.epoch;
         if !self.control.is_alive(epoch) {
             return;
         }
-        match self.publish(&window) {
+        match self.publish(&mut window) {
             Ok(true) => self.committed(window),
             Ok(false) => {}
             Err(error) => {
@@ -94,7 +94,7 @@ impl Publisher {
     }
 
     /// True once the window is known to have committed; false if its epoch ended first and it was aborted.
-    fn publish(&mut self, window: &Judged) -> Result<bool, SinkError> {
+    fn publish(&mut self, window: &mut Judged) -> Result<bool, SinkError> {
         let epoch = window.raw.epoch;
         let started = Instant::now();
         self.sink()?.begin()?;
@@ -147,11 +147,11 @@ impl Publisher {
         sink.commit()
     }
 
-    fn produce(&mut self, window: &Judged) -> Result<(), SinkError> {
+    fn produce(&mut self, window: &mut Judged) -> Result<(), SinkError> {
         let scope = self.shared.scope.clone();
         let same_partition = self.same_partition;
         let sink = self.sink.as_ref().ok_or(SinkError::NoTopic)?;
-        for (number, ((place, record), fate)) in window.raw.records.iter().zip(&window.fates).enumerate() {
+        for (number, ((place, record), fate)) in window.raw.records.iter_mut().zip(&window.fates).enumerate() {
             let topic = &self.source_topics[usize::from(place.topic)];
             let origin = || format!("{topic}/{}/{}", record.partition(), record.offset());
             let mut added: Vec<(&'static str, String)> = Vec::new();
@@ -184,7 +184,7 @@ impl Publisher {
                 added.push(("semel-value-bytes", record.value().map_or(0, <[u8]>::len).to_string()));
             }
             let partition = (same_partition && destination == Destination::Forward).then(|| record.partition());
-            sink.send(destination, &Outgoing { record, partition, added: &added, without_value, number })?;
+            sink.send(destination, &mut Outgoing { record, partition, added: &added, without_value, number })?;
         }
         Ok(())
     }

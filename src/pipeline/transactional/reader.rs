@@ -1,4 +1,5 @@
-//! The first thread: reads, fills windows, answers rebalances. It owns the consumer and starts every epoch.
+//! The first thread: reads, names what it read, fills windows, answers rebalances. It owns the consumer and starts every
+//! epoch.
 //!
 //! Windows adapt: everything at hand up to the bounds; with nothing at hand a short linger; while the claimer is busy
 //! the window goes on growing. A full window that nobody takes pauses the fetching, but the polling goes on, since a
@@ -16,6 +17,7 @@ use metrics::{counter, gauge};
 use tokio::runtime::Handle;
 
 use super::control::{Control, Trouble, lock};
+use super::keyer::Keyer;
 use super::known::Known;
 use super::lanes::Lanes;
 use super::window::{Job, Raw, RefusedRecord};
@@ -40,6 +42,7 @@ pub struct Reader {
     pub(super) lanes: Arc<Mutex<Lanes>>,
     known: Arc<Mutex<Known>>,
     refused: Arc<Mutex<Vec<RefusedRecord>>>,
+    keyer: Arc<Keyer>,
     pub(super) to_claimer: Sender<Job<Raw>>,
     pub(super) troubles: Receiver<Trouble>,
     status: Arc<Status>,
@@ -69,6 +72,7 @@ impl Reader {
         lanes: Arc<Mutex<Lanes>>,
         known: Arc<Mutex<Known>>,
         refused: Arc<Mutex<Vec<RefusedRecord>>>,
+        keyer: Arc<Keyer>,
         to_claimer: Sender<Job<Raw>>,
         troubles: Receiver<Trouble>,
         status: Arc<Status>,
@@ -82,6 +86,7 @@ impl Reader {
             lanes,
             known,
             refused,
+            keyer,
             to_claimer,
             troubles,
             status,
@@ -164,10 +169,13 @@ impl Reader {
             return Ok(());
         }
         // A record that cannot be taken must not be passed over either.
-        let Some(window) = self.open() else {
+        if self.open().is_none() {
             return Err(Trouble::Reread { why: "the membership is gone".to_owned(), refused: Vec::new() });
-        };
-        window.bytes += record.size();
+        }
+        let Some(window) = &mut self.window else { return Ok(()) };
+        let size = record.size();
+        window.names.push(self.keyer.name(place, &record, size, &lock(&self.refused), window.opened_at));
+        window.bytes += size;
         let next = record.offset() + 1;
         window.next.insert(place, next);
         window.records.push((place, record));
@@ -190,8 +198,16 @@ impl Reader {
     fn open(&mut self) -> Option<&mut Raw> {
         if self.window.is_none() {
             let membership = self.membership.clone()?;
-            let (epoch, records, next) = (self.epoch, Vec::new(), BTreeMap::new());
-            self.window = Some(Raw { epoch, membership, records, bytes: 0, next, opened: Instant::now() });
+            self.window = Some(Raw {
+                epoch: self.epoch,
+                membership,
+                records: Vec::new(),
+                names: Vec::new(),
+                bytes: 0,
+                next: BTreeMap::new(),
+                opened: Instant::now(),
+                opened_at: self.shared.clock.now(),
+            });
         }
         self.window.as_mut()
     }

@@ -8,6 +8,8 @@ use crossbeam_channel::Sender;
 
 use crate::kafka::TopicPartition;
 use crate::kafka::native::{Membership, Record};
+use crate::key::Key;
+use crate::protocol::event::EventTime;
 use crate::protocol::lane::{LaneId, Mark, Position};
 use crate::store::Refused;
 
@@ -25,10 +27,24 @@ pub struct Raw {
     pub epoch: u64,
     pub membership: Arc<Membership>,
     pub records: Vec<(TopicPartition, Record)>,
+    /// One per record.
+    pub names: Vec<Name>,
     pub bytes: usize,
     /// Per partition the position after everything that was read, records or not: what the window commits.
     pub next: BTreeMap<TopicPartition, Position>,
     pub opened: Instant,
+    /// By the wall clock, for what is too old or ahead of time.
+    pub opened_at: EventTime,
+}
+
+/// What a message is called, found as it is read.
+pub enum Name {
+    /// The key, and what stands for it in memory.
+    Key(Key, u128),
+    /// What becomes of it without a claim.
+    Fate(Fate),
+    /// A policy wants the pipeline to stop at it.
+    Stop { cause: Cause, detail: String },
 }
 
 /// Why a message is a dead letter or goes on unclaimed. A closed list: it is a metric's label.

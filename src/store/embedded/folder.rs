@@ -25,13 +25,13 @@ const HALF_MADE: &str = "semel.db.new";
 const ENGINE_MARKER: &str = "version";
 
 /// Shared by all keyspaces: blocks, filters and indices of what is on disk.
-const CACHE_BYTES: u64 = 24 << 20;
+const CACHE_BYTES: u64 = 16 << 20;
 /// Threads that write memory tables out and merge tables.
 const WORKERS: usize = 1;
 /// What a start may have to read again, roughly.
 const JOURNALS_BYTES_MAX: u64 = 128 << 20;
 /// A keyspace's memory table before it is written out.
-const IN_MEMORY_BYTES: u64 = 8 << 20;
+const IN_MEMORY_BYTES: u64 = 6 << 20;
 /// Memory tables that may wait for that; the engine halts writes at four.
 const SEALED_MAX: usize = 3;
 /// Tables on disk that are merged, so many at a time, into those of the next level, which are so large.

@@ -28,8 +28,16 @@ use crate::protocol::lane::{Holder, LaneId};
 use crate::protocol::verdict::Claimed;
 use crate::store::{Ask, ClaimWindow, StoreError, TryClaim};
 
-/// How often a window's gone rows are claimed again, and its holders asked for, before the call is given up.
-pub(super) const ROUNDS: usize = 8;
+/// How often holders are asked for before the call is given up.
+const ROUNDS: usize = 8;
+
+/// How often keys whose claim was gone before it could be read are claimed again before the call is given up. Whoever
+/// claims and frees in a loop falls into step with this one, so each round waits a little longer than the one before.
+pub(super) const GONE_ROUNDS: u32 = 40;
+
+pub(super) async fn out_of_step(round: u32) {
+    tokio::time::sleep(Duration::from_millis(u64::from(round / 4))).await;
+}
 
 /// A row of a batch, by its index there.
 pub(super) type Index = usize;
@@ -39,7 +47,7 @@ impl PostgresStore {
         window.check()?;
         let mut answers: Vec<Option<Claimed>> = vec![None; window.rows.len()];
         let mut asked: Vec<Index> = (0..window.rows.len()).collect();
-        for _ in 0..ROUNDS {
+        for round in 0..GONE_ROUNDS {
             let lost = self.insert_window(window, &asked, &mut answers).await?;
             if lost.is_empty() {
                 return Ok(answers.into_iter().flatten().collect());
@@ -56,6 +64,7 @@ impl PostgresStore {
             if asked.is_empty() {
                 return Ok(answers.into_iter().flatten().collect());
             }
+            out_of_step(round).await;
         }
         Err(StoreError::Unknown("claims come and go under this window".into()))
     }

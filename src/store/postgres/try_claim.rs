@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use tokio_postgres::types::Type;
 
 use super::PostgresStore;
-use super::claim::{Index, Key, ROUNDS, day_of};
+use super::claim::{GONE_ROUNDS, Index, Key, day_of, out_of_step};
 use super::error::{is_missing_partition, rolled_back};
 use super::inspect::week_of;
 use super::params::{Day, Param, Stamp};
@@ -30,7 +30,7 @@ impl PostgresStore {
         let mut round = 0;
         while !asked.is_empty() {
             round += 1;
-            if round > ROUNDS {
+            if round > GONE_ROUNDS {
                 return Err(StoreError::Unknown("claims come and go under this call".into()));
             }
             let lost = self.insert_tries(rows, &asked, now, &mut answers).await?;
@@ -41,6 +41,9 @@ impl PostgresStore {
                     Some(holder) => answers[n] = Some(Claimed::Held(holder)),
                     None => asked.push(n),
                 }
+            }
+            if !asked.is_empty() {
+                out_of_step(round).await;
             }
         }
         let answer = |(n, &asker): (Index, &Index)| match answers[asker]? {
