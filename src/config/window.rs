@@ -8,7 +8,7 @@ use super::setting::{Default, Kind, Setting};
 pub const SIZE: Setting = Setting::new(
     "SEMEL_WINDOW_SIZE",
     Kind::Count(1..=1_000_000),
-    Default::Value("10000"),
+    Default::Value("6000"),
     "Most messages that are claimed and forwarded together.",
 )
 .in_pipe_as("50000");
@@ -16,7 +16,7 @@ pub const SIZE: Setting = Setting::new(
 pub const BYTES: Setting = Setting::new(
     "SEMEL_WINDOW_BYTES",
     Kind::Bytes,
-    Default::Value("4MiB"),
+    Default::Value("16MiB"),
     "Most bytes of messages in a window; a single message may be larger.",
 )
 .in_pipe_as("16MiB");

@@ -243,7 +243,8 @@ pub fn run(
         settled_group: options.source.settled_group(),
         sink: None,
     };
-    let reader = reader::Reader::new(options, shared, control, lanes, known, refused, keyer, to_claimer, troubles, status)?;
+    let reader =
+        reader::Reader::new(options, shared, control, lanes, known, refused, keyer, to_claimer, troubles, status)?;
     let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
         thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|_| PipelineError::Panicked)
     };
