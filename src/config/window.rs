@@ -16,8 +16,8 @@ pub const SIZE: Setting = Setting::new(
 pub const BYTES: Setting = Setting::new(
     "SEMEL_WINDOW_BYTES",
     Kind::Bytes,
-    Default::Value("16MiB"),
-    "Most bytes of messages in a window; a single message may be larger.",
+    Default::Value("8MiB"),
+    "Most bytes of messages in a window; a single message may be larger. The daemon has to deliver a window within SEMEL_TRANSACTION_TIMEOUT.",
 )
 .in_pipe_as("16MiB");
 

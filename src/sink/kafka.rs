@@ -153,6 +153,10 @@ impl KafkaSink {
             match native::produce(&self.producer, topic, outgoing) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.code == RDKafkaErrorCode::QueueFull && Instant::now() < until => {
+                    if self.producer.in_flight_count() == 0 {
+                        // Nothing to wait for: the record alone is more than the client's queue takes.
+                        std::thread::sleep(STEP);
+                    }
                     native::wait_for_deliveries(&self.producer, Duration::from_millis(1));
                     self.producer.poll(Duration::ZERO);
                     if let Some(failure) = self.failure() {
@@ -194,6 +198,11 @@ impl KafkaSink {
     /// is no failure.
     fn failure(&self) -> Option<SinkError> {
         let mut failed = self.producer.client().context().take_failed();
+        if !failed.is_empty() {
+            // Each poll takes one report, of one batch: all that are there are judged together.
+            self.producer.poll(Duration::from_millis(1));
+            failed.extend(self.producer.client().context().take_failed());
+        }
         failed.retain(|(_, code)| !matches!(code, RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight));
         let &(_, code) = failed.first()?;
         let refused: Vec<_> = failed.into_iter().filter(|(_, code)| is_about_the_record(*code)).collect();

@@ -18,5 +18,6 @@ mod model;
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod random;
 mod seeded_faults;
+mod slots;
 mod start;
 mod window;

@@ -18,8 +18,8 @@ pub struct Record {
     _consumer: Arc<BaseConsumer<Context>>,
 }
 
-// SAFETY: a fetched message is written by nobody but its owner, through `&mut`; the first look at its headers, which parses
-// them, is the reader's, before anybody else has it. librdkafka frees it from any thread.
+// SAFETY: a fetched message is written only by whoever has it alone: its headers are parsed at the first look, by the
+// reader, and again by the publisher after they were taken out. librdkafka frees it from any thread.
 unsafe impl Send for Record {}
 unsafe impl Sync for Record {}
 

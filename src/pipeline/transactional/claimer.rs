@@ -91,6 +91,10 @@ impl Claimer {
         {
             let set = lock(&self.known);
             for (n, name) in std::mem::take(&mut raw.names).into_iter().enumerate() {
+                let name = match name {
+                    Name::Key(key, digest) => self.keyer.out_of_bounds(&key, now).unwrap_or(Name::Key(key, digest)),
+                    unclaimed => unclaimed,
+                };
                 fates.push(match name {
                     Name::Fate(fate) => fate,
                     Name::Stop { cause, detail } => return Err(self.stopped(&raw.records[n], cause, detail)),
@@ -129,7 +133,7 @@ impl Claimer {
             }
         }
         histogram!(names::PHASE_SECONDS, "phase" => "reserve").record(started.elapsed());
-        let to_forget = self.to_forget(&raw, &fates, &lanes, now);
+        let to_forget = self.to_forget(&raw, &fates, &lanes);
         Ok(Some(Judged { raw, fates, lanes, duplicates, known, to_forget }))
     }
 
@@ -315,13 +319,7 @@ impl Claimer {
 
     /// The claims that an earlier try of this window may have left: of records that the sink refused, or that this
     /// process takes for too large and the one before it did not. The key is found again from the record itself.
-    fn to_forget(
-        &self,
-        raw: &Raw,
-        fates: &[Fate],
-        lanes: &BTreeMap<TopicPartition, LaneId>,
-        now: EventTime,
-    ) -> Vec<Refused> {
+    fn to_forget(&self, raw: &Raw, fates: &[Fate], lanes: &BTreeMap<TopicPartition, LaneId>) -> Vec<Refused> {
         let refused =
             |fate: &Fate| matches!(fate, Fate::DeadLetter { cause: Cause::RefusedBySink | Cause::TooLarge, .. });
         raw.records
@@ -329,7 +327,7 @@ impl Claimer {
             .zip(fates)
             .filter(|(_, fate)| refused(fate))
             .filter_map(|((place, record), _)| {
-                let key = self.keyer.key_at_any_size(record, now).ok()?;
+                let key = self.keyer.key(record).ok()?;
                 let (lane, position) = (lanes[place], record.offset());
                 Some(Refused { event_id: key.event_id, week: key.week, lane, position })
             })

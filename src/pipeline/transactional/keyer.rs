@@ -1,5 +1,5 @@
 //! What a message is called, or what becomes of it without a claim. Pure: the same record under the same options gives
-//! the same answer, whoever reads it, except that old and future times are judged by the clock.
+//! the same answer, whoever reads it, except that old and future times are judged by the clock, just before the claim.
 
 use super::known::Digester;
 use super::window::{Cause, Fate, Name, RefusedRecord};
@@ -25,54 +25,53 @@ pub struct Keyer {
 
 impl Keyer {
     /// `size`: of the record, in bytes. `refused`: what the sink refused before and is read again.
-    pub fn name(
-        &self,
-        place: TopicPartition,
-        record: &Record,
-        size: usize,
-        refused: &[RefusedRecord],
-        now: EventTime,
-    ) -> Name {
+    pub fn name(&self, place: TopicPartition, record: &Record, size: usize, refused: &[RefusedRecord]) -> Name {
         if let Some(refusal) = refused.iter().find(|refused| refused.is(place, record)) {
             let detail = refusal.reason.clone();
             return Name::Fate(Fate::DeadLetter { cause: Cause::RefusedBySink, detail });
         }
-        match self.key(record, size, now) {
+        let size = size + BATCH_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * record.headers().count();
+        if size > self.record_bytes_max {
+            let bound = self.record_bytes_max;
+            let detail = format!("{size} bytes with headers, the sink's topic takes {bound}");
+            return self.unclaimed(Cause::TooLarge, detail);
+        }
+        match self.key(record) {
             Ok(key) => {
                 let digest = self.digester.digest(&key);
                 Name::Key(key, digest)
             }
-            Err((cause, detail)) => match self.policy(cause) {
-                Unclaimable::Reject => Name::Fate(Fate::DeadLetter { cause, detail }),
-                Unclaimable::Forward => Name::Fate(Fate::ForwardUnclaimed(cause)),
-                Unclaimable::Stop => Name::Stop { cause, detail },
-            },
+            Err(error) => self.unclaimed(cause_of(&error), error.to_string()),
         }
     }
 
-    fn key(&self, record: &Record, size: usize, now: EventTime) -> Result<Key, (Cause, String)> {
-        let size = size + BATCH_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * record.headers().count();
-        if size > self.record_bytes_max {
-            let bound = self.record_bytes_max;
-            return Err((Cause::TooLarge, format!("{size} bytes with headers, the sink's topic takes {bound}")));
-        }
-        self.key_at_any_size(record, now)
-    }
-
-    /// For the claim of a record that was refused later, or is known to be too large only since a restart.
-    pub fn key_at_any_size(&self, record: &Record, now: EventTime) -> Result<Key, (Cause, String)> {
-        let view = View {
+    /// The key of a record of any size, in whatever week.
+    pub fn key(&self, record: &Record) -> Result<Key, Unkeyed> {
+        self.extraction.key(&View {
             key: record.key(),
             value: record.value(),
             timestamp_millis: record.timestamp().map(|(millis, _)| millis),
             headers: record,
+        })
+    }
+
+    /// What becomes of a key whose week is not taken. Asked just before the claim: a message may have waited for long,
+    /// and a week that was retired meanwhile must not be made again.
+    pub fn out_of_bounds(&self, key: &Key, now: EventTime) -> Option<Name> {
+        let error = self.bounds.check(key.week, now).err()?;
+        let cause = match error {
+            OutOfBounds::Old { .. } => Cause::OldEvent,
+            OutOfBounds::Ahead { .. } => Cause::FutureEvent,
         };
-        let key = self.extraction.key(&view).map_err(|error| (cause_of(&error), error.to_string()))?;
-        self.bounds.check(key.week, now).map_err(|error| match error {
-            OutOfBounds::Old { .. } => (Cause::OldEvent, error.to_string()),
-            OutOfBounds::Ahead { .. } => (Cause::FutureEvent, error.to_string()),
-        })?;
-        Ok(key)
+        Some(self.unclaimed(cause, error.to_string()))
+    }
+
+    fn unclaimed(&self, cause: Cause, detail: String) -> Name {
+        match self.policy(cause) {
+            Unclaimable::Reject => Name::Fate(Fate::DeadLetter { cause, detail }),
+            Unclaimable::Forward => Name::Fate(Fate::ForwardUnclaimed(cause)),
+            Unclaimable::Stop => Name::Stop { cause, detail },
+        }
     }
 
     fn policy(&self, cause: Cause) -> Unclaimable {

@@ -33,6 +33,8 @@ use crate::store::{ClaimStore, Recovery, StoreError};
 
 /// How long a full window waits for the claimer before the fetching is paused.
 const STALL: Duration = Duration::from_secs(1);
+/// What a record takes in memory beside its own bytes, roughly: it counts for a window's bound.
+const RECORD_BYTES: usize = 256;
 pub(super) const ASK: Duration = Duration::from_secs(10);
 
 pub struct Reader {
@@ -174,8 +176,8 @@ impl Reader {
         }
         let Some(window) = &mut self.window else { return Ok(()) };
         let size = record.size();
-        window.names.push(self.keyer.name(place, &record, size, &lock(&self.refused), window.opened_at));
-        window.bytes += size;
+        window.names.push(self.keyer.name(place, &record, size, &lock(&self.refused)));
+        window.bytes += size + RECORD_BYTES;
         let next = record.offset() + 1;
         window.next.insert(place, next);
         window.records.push((place, record));
@@ -206,7 +208,6 @@ impl Reader {
                 bytes: 0,
                 next: BTreeMap::new(),
                 opened: Instant::now(),
-                opened_at: self.shared.clock.now(),
             });
         }
         self.window.as_mut()

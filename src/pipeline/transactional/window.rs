@@ -9,7 +9,6 @@ use crossbeam_channel::Sender;
 use crate::kafka::TopicPartition;
 use crate::kafka::native::{Membership, Record};
 use crate::key::Key;
-use crate::protocol::event::EventTime;
 use crate::protocol::lane::{LaneId, Mark, Position};
 use crate::store::Refused;
 
@@ -33,8 +32,6 @@ pub struct Raw {
     /// Per partition the position after everything that was read, records or not: what the window commits.
     pub next: BTreeMap<TopicPartition, Position>,
     pub opened: Instant,
-    /// By the wall clock, for what is too old or ahead of time.
-    pub opened_at: EventTime,
 }
 
 /// What a message is called, found as it is read.

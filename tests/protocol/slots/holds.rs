@@ -1,0 +1,84 @@
+//! The rules hold in every small world that is searched, each to its last state.
+//!
+//! `SEMEL_TEST_FULL=1` searches wider worlds of the same kinds.
+
+use std::time::Instant;
+
+use super::search;
+use super::world::{A, B, Faults, Setup, Sink};
+
+const NONE: Faults = Faults::NONE;
+/// Two instances, or the second a later run of the first.
+const TWO: [usize; 2] = [0, 1];
+const ONE: [usize; 2] = [0, 0];
+
+fn holds(sink: Sink, slots: [usize; 2], faults: Faults) {
+    let begun = Instant::now();
+    let setup = Setup { sink, slots, queue: &[A, A], window: 1, faults, dropped: None };
+    match search(&setup) {
+        Ok(states) => println!("{states} states in {:.1?}", begun.elapsed()),
+        Err(found) => panic!("{:?} after {:?}, with {sink:?} {slots:?} {faults:?}", found.wrong, found.acts),
+    }
+}
+
+fn full() -> bool {
+    std::env::var_os("SEMEL_TEST_FULL").is_some_and(|full| full == "1")
+}
+
+const CRASH: Faults = Faults { crashes: 1, takeovers: 2, lapses: 1, ..NONE };
+
+#[test]
+fn with_transactions() {
+    for slots in [TWO, ONE] {
+        holds(Sink::Transactional, slots, CRASH);
+        holds(Sink::Transactional, slots, Faults { unknown: 1, takeovers: 2, lapses: 1, ..NONE });
+        holds(Sink::Transactional, slots, Faults { lost: 1, takeovers: 2, lapses: 1, ..NONE });
+        holds(Sink::Transactional, slots, Faults { late: 1, takeovers: 2, lapses: 1, ..NONE });
+        holds(Sink::Transactional, slots, Faults { refused: 1, lost: 1, late: 1, takeovers: 1, ..NONE });
+        holds(Sink::Transactional, slots, Faults { cuts: 1, acks_lost: 1, ..CRASH });
+        holds(Sink::Transactional, slots, Faults { refused: 1, gone: 1, ..CRASH });
+    }
+    if full() {
+        for slots in [TWO, ONE] {
+            holds(Sink::Transactional, slots, Faults { unknown: 1, late: 1, ..CRASH });
+            holds(Sink::Transactional, slots, Faults { lost: 1, late: 1, takeovers: 3, ..CRASH });
+        }
+    }
+}
+
+#[test]
+fn without_transactions() {
+    for slots in [TWO, ONE] {
+        holds(Sink::Plain, slots, CRASH);
+        holds(Sink::Plain, slots, Faults { doubts: 1, takeovers: 2, lapses: 1, ..NONE });
+        holds(Sink::Plain, slots, Faults { doubts: 1, lost: 1, late: 1, takeovers: 2, ..NONE });
+        holds(Sink::Plain, slots, Faults { lost: 1, takeovers: 2, lapses: 1, ..NONE });
+        holds(Sink::Plain, slots, Faults { late: 1, takeovers: 2, lapses: 1, ..NONE });
+        holds(Sink::Plain, slots, Faults { refused: 1, lost: 1, late: 1, takeovers: 1, ..NONE });
+        holds(Sink::Plain, slots, Faults { cuts: 1, acks_lost: 1, ..CRASH });
+        holds(Sink::Plain, slots, Faults { refused: 1, gone: 1, ..CRASH });
+    }
+    if full() {
+        for slots in [TWO, ONE] {
+            holds(Sink::Plain, slots, Faults { doubts: 1, late: 1, ..CRASH });
+            holds(Sink::Plain, slots, Faults { lost: 1, late: 1, takeovers: 3, ..CRASH });
+        }
+    }
+}
+
+/// Two events in one window: what comes before a failure is kept, what comes after is released.
+#[test]
+fn windows_of_two() {
+    let window = |sink, faults| {
+        let setup = Setup { sink, slots: TWO, queue: &[A, B, A], window: 2, faults, dropped: None };
+        let begun = Instant::now();
+        match search(&setup) {
+            Ok(states) => println!("{states} states in {:.1?}", begun.elapsed()),
+            Err(found) => panic!("{:?} after {:?}, with {sink:?} {faults:?}", found.wrong, found.acts),
+        }
+    };
+    window(Sink::Plain, Faults { refused: 1, lost: 1, takeovers: 1, ..NONE });
+    window(Sink::Plain, Faults { doubts: 1, takeovers: 1, ..NONE });
+    window(Sink::Transactional, Faults { refused: 1, lost: 1, takeovers: 1, ..NONE });
+    window(Sink::Transactional, Faults { unknown: 1, takeovers: 1, ..NONE });
+}
