@@ -16,6 +16,7 @@
 //! | [`lane`] | who may extend a lane, and what the settled offset's metadata says |
 //! | [`verdict`] | what to do with a message whose id was claimed by a given position |
 //! | [`window`] | which messages of a window ask for a claim, and the verdict of each |
+//! | [`settled`] | for sinks without transactions: what is published again, and where a start cuts |
 //! | [`slot`] | for sources without offsets: whether a claim in the way is done, and where a taken lane is cut |
 //! | [`start`] | where to read on after an assignment, and whether that is a discontinuity |
 //! | [`recovery`] | where a halted partition goes on, by the operator's word |
@@ -25,6 +26,7 @@ pub mod backoff;
 pub mod event;
 pub mod lane;
 pub mod recovery;
+pub mod settled;
 pub mod slot;
 pub mod start;
 pub mod verdict;

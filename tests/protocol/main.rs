@@ -14,10 +14,14 @@ mod generator;
 mod holds;
 mod lane;
 mod model;
+mod plain_sink;
 #[path = "../support/random.rs"]
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod random;
+mod searching;
 mod seeded_faults;
+mod shared_scope;
+mod slot;
 mod slots;
 mod start;
 mod window;

@@ -1,11 +1,9 @@
 //! Each rule dropped, one at a time: the search finds what it was there for.
 
-use std::time::Instant;
-
 use super::ending::Wrong;
 use super::rules::Rule;
-use super::shortest_wrong;
-use super::world::{A, Event, Faults, Setup, Sink};
+use super::world::{A, Event, Faults, Setup, Sink, World};
+use crate::searching::goes_wrong;
 
 const NONE: Faults = Faults::NONE;
 const TWO: [usize; 2] = [0, 1];
@@ -31,18 +29,13 @@ struct Row {
 
 fn check(rows: &[Row]) {
     for &Row { dropped, goes, how, sink, slots, queue, faults } in rows {
-        let begun = Instant::now();
         let counts = match goes {
             Lost => |wrong| matches!(wrong, Wrong::Lost(_)),
             Doubled => |wrong| matches!(wrong, Wrong::Doubled(_)),
             Stuck => |wrong| wrong == Wrong::Stuck,
         };
         let setup = Setup { sink, slots, queue, window: 2, faults, dropped: Some(dropped) };
-        let Some(found) = shortest_wrong(&setup, counts) else {
-            panic!("nothing goes wrong without {dropped:?}, although {how}");
-        };
-        let (wrong, acts) = (found.wrong, found.acts);
-        println!("{dropped:?}: {how}: {wrong:?} in {} steps, {:.1?}\n  {acts:?}", acts.len(), begun.elapsed());
+        goes_wrong::<World>(&setup, counts, how);
     }
 }
 

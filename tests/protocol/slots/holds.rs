@@ -2,10 +2,8 @@
 //!
 //! `SEMEL_TEST_FULL=1` searches wider worlds of the same kinds.
 
-use std::time::Instant;
-
-use super::search;
-use super::world::{A, B, Faults, Setup, Sink};
+use super::world::{A, B, Faults, Setup, Sink, World};
+use crate::searching;
 
 const NONE: Faults = Faults::NONE;
 /// Two instances, or the second a later run of the first.
@@ -13,12 +11,7 @@ const TWO: [usize; 2] = [0, 1];
 const ONE: [usize; 2] = [0, 0];
 
 fn holds(sink: Sink, slots: [usize; 2], faults: Faults) {
-    let begun = Instant::now();
-    let setup = Setup { sink, slots, queue: &[A, A], window: 1, faults, dropped: None };
-    match search(&setup) {
-        Ok(states) => println!("{states} states in {:.1?}", begun.elapsed()),
-        Err(found) => panic!("{:?} after {:?}, with {sink:?} {slots:?} {faults:?}", found.wrong, found.acts),
-    }
+    searching::holds::<World>(&Setup { sink, slots, queue: &[A, A], window: 1, faults, dropped: None });
 }
 
 fn full() -> bool {
@@ -70,12 +63,7 @@ fn without_transactions() {
 #[test]
 fn windows_of_two() {
     let window = |sink, faults| {
-        let setup = Setup { sink, slots: TWO, queue: &[A, B, A], window: 2, faults, dropped: None };
-        let begun = Instant::now();
-        match search(&setup) {
-            Ok(states) => println!("{states} states in {:.1?}", begun.elapsed()),
-            Err(found) => panic!("{:?} after {:?}, with {sink:?} {faults:?}", found.wrong, found.acts),
-        }
+        searching::holds::<World>(&Setup { sink, slots: TWO, queue: &[A, B, A], window: 2, faults, dropped: None });
     };
     window(Sink::Plain, Faults { refused: 1, lost: 1, takeovers: 1, ..NONE });
     window(Sink::Plain, Faults { doubts: 1, takeovers: 1, ..NONE });

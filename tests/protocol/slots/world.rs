@@ -128,7 +128,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn of(setup: &Setup) -> World {
+    pub fn begin(setup: &Setup) -> World {
         let group = |slot| Group { truth: Truth { lane: LaneId(slot), settled: 0, cut: None }, epoch: 1 };
         let mut instances = [Instance::down(), Instance::down()];
         for (n, instance) in instances.iter_mut().enumerate() {
