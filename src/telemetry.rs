@@ -20,9 +20,14 @@ pub enum TelemetryError {
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
 }
 
+/// The embedded store's engine tells of each of its steps: only its warnings are let through, unless it is named.
+fn quiet(filter: &str) -> String {
+    if filter.contains("off") { filter.to_owned() } else { format!("fjall=warn,lsm_tree=warn,{filter}") }
+}
+
 /// Called once, before anything is logged or counted.
 pub fn set_up(log: &Log) -> Result<PrometheusHandle, TelemetryError> {
-    let filter = EnvFilter::try_new(&log.filter)?;
+    let filter = EnvFilter::try_new(quiet(&log.filter))?;
     let registry = tracing_subscriber::registry().with(filter);
     let json = match log.format {
         LogFormat::Json => true,

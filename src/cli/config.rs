@@ -1,5 +1,6 @@
 //! `semel config`: the settings there are, and those that hold.
 
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -24,15 +25,16 @@ fn declare() -> Command {
 
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     match matches.subcommand() {
-        Some(("schema", matches)) if matches.get_flag("markdown") => print!("{}", schema::markdown()),
-        Some(("schema", _)) => println!("{:#}", schema::json()),
+        // Not by the macros, which panic where nobody reads on.
+        Some(("schema", matches)) if matches.get_flag("markdown") => write!(stdout(), "{}", schema::markdown())?,
+        Some(("schema", _)) => writeln!(stdout(), "{:#}", schema::json())?,
         Some((_, matches)) => {
             let (values, problems) = Values::gather(flags::given(matches));
             let shown = schema::show(&values, reader::Command::Run);
             let width = |of: fn(&schema::Shown) -> &str| shown.iter().map(|shown| of(shown).len()).max().unwrap_or(0);
             let (names, texts) = (width(|shown| &shown.name), width(|shown| &shown.value).min(60));
             for schema::Shown { name, value, origin } in &shown {
-                println!("{name:names$}  {value:texts$}  {origin}");
+                writeln!(stdout(), "{name:names$}  {value:texts$}  {origin}")?;
             }
             if !problems.is_empty() {
                 return Err(ConfigError(problems).into());
