@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::model::faults::Faults;
 use crate::model::search;
 use crate::model::world::{A, B, Begins, C, Known, Log, Setup};
+use crate::searching::full;
 
 const TWO_ONE: Log = [&[A, B], &[A]];
 const ONE_ONE: Log = [&[A], &[A]];
@@ -25,10 +26,6 @@ fn holds(setup: &Setup) {
         Ok(states) => println!("{states} states in {:.1?}", begun.elapsed()),
         Err(found) => panic!("{:?} after {:?}", found.wrong, found.acts),
     }
-}
-
-fn full() -> bool {
-    std::env::var_os("SEMEL_TEST_FULL").is_some_and(|full| full == "1")
 }
 
 #[test]

@@ -42,17 +42,7 @@ struct Faults {
 
 const NONE: Faults = Faults { crashes: 0, handovers: 0, moves: 0, refused: 0, topics_anew: 0 };
 
-#[derive(Debug, Clone)]
-struct Setup {
-    faults: Faults,
-    dropped: Option<Rule>,
-}
-
-impl Setup {
-    fn drops(&self, rule: Rule) -> bool {
-        self.dropped == Some(rule)
-    }
-}
+type Setup = searching::Setup<Faults, Rule>;
 
 /// How far a consumer is with the record at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -23,6 +23,24 @@ pub trait World: Clone + Debug + PartialEq + Hash + Send + Sync + 'static {
     fn wrong(&self, setup: &Self::Setup) -> Option<Self::Wrong>;
 }
 
+/// What may go wrong and how often, and which rule is dropped, for worlds that need to be told no more.
+#[derive(Debug, Clone)]
+pub struct Setup<Faults, Rule> {
+    pub faults: Faults,
+    pub dropped: Option<Rule>,
+}
+
+impl<Faults, Rule: PartialEq> Setup<Faults, Rule> {
+    pub fn drops(&self, rule: Rule) -> bool {
+        self.dropped == Some(rule)
+    }
+}
+
+/// Whether the wider worlds are to be searched.
+pub fn full() -> bool {
+    std::env::var_os("SEMEL_TEST_FULL").is_some_and(|full| full == "1")
+}
+
 struct Search<W: World> {
     setup: W::Setup,
     counts: fn(W::Wrong) -> bool,

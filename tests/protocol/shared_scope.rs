@@ -37,17 +37,7 @@ struct Faults {
     lapses: u8,
 }
 
-#[derive(Debug, Clone)]
-struct Setup {
-    faults: Faults,
-    dropped: Option<Rule>,
-}
-
-impl Setup {
-    fn drops(&self, rule: Rule) -> bool {
-        self.dropped == Some(rule)
-    }
-}
+type Setup = searching::Setup<Faults, Rule>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Delivery {

@@ -291,26 +291,28 @@ impl World {
         instance.items.iter().for_each(|item| self.give_back(n, item.delivery));
     }
 
-    fn reserve(&mut self, setup: &Setup, n: usize, how: How) -> Option<()> {
-        let right = self.instances[n].right()?;
-        let rows = self.instances[n].rows(setup);
-        let statement = Statement::Reserve { right, rows: rows.clone() };
+    /// Asks the store. Outer `None`: nothing would come of it; inner: there is no answer.
+    pub fn ask(&mut self, setup: &Setup, statement: Statement, how: How) -> Option<Option<Answer>> {
         match how {
-            How::Answered => {
-                let answer = self.store.carry_out(setup, &statement);
-                self.reserved(setup, n, &rows, &answer);
-                return Some(());
-            }
+            How::Answered => Some(Some(self.store.carry_out(setup, &statement))),
             How::Lost => {
                 self.left.lost -= 1;
-                if self.store.carry_out(setup, &statement) == Answer::Refused {
-                    return None;
-                }
+                (self.store.carry_out(setup, &statement) != Answer::Refused).then_some(None)
             }
             How::Late => {
                 self.left.late -= 1;
                 self.late.push(statement);
+                Some(None)
             }
+        }
+    }
+
+    fn reserve(&mut self, setup: &Setup, n: usize, how: How) -> Option<()> {
+        let right = self.instances[n].right()?;
+        let rows = self.instances[n].rows(setup);
+        if let Some(answer) = self.ask(setup, Statement::Reserve { right, rows: rows.clone() }, how)? {
+            self.reserved(setup, n, &rows, &answer);
+            return Some(());
         }
         let instance = &mut self.instances[n];
         if setup.drops(Rule::UnknownReserveCuts) {
@@ -386,25 +388,10 @@ impl World {
 
     fn release_window(&mut self, setup: &Setup, n: usize, how: How) -> Option<()> {
         let statement = self.release(n)?;
-        match how {
-            How::Answered => {
-                let answer = self.store.carry_out(setup, &statement);
-                self.released(n, &answer);
-                return Some(());
-            }
-            How::Lost => {
-                self.left.lost -= 1;
-                if self.store.carry_out(setup, &statement) == Answer::Refused {
-                    return None;
-                }
-            }
-            How::Late => {
-                self.left.late -= 1;
-                self.late.push(statement);
-            }
-        }
-        if setup.drops(Rule::ReleaseRepeated) {
-            self.released(n, &Answer::Done);
+        match self.ask(setup, statement, how)? {
+            Some(answer) => self.released(n, &answer),
+            None if setup.drops(Rule::ReleaseRepeated) => self.released(n, &Answer::Done),
+            None => {}
         }
         Some(())
     }

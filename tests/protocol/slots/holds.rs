@@ -3,7 +3,7 @@
 //! `SEMEL_TEST_FULL=1` searches wider worlds of the same kinds.
 
 use super::world::{A, B, Faults, Setup, Sink, World};
-use crate::searching;
+use crate::searching::{self, full};
 
 const NONE: Faults = Faults::NONE;
 /// Two instances, or the second a later run of the first.
@@ -14,49 +14,36 @@ fn holds(sink: Sink, slots: [usize; 2], faults: Faults) {
     searching::holds::<World>(&Setup { sink, slots, queue: &[A, A], window: 1, faults, dropped: None });
 }
 
-fn full() -> bool {
-    std::env::var_os("SEMEL_TEST_FULL").is_some_and(|full| full == "1")
-}
-
 const CRASH: Faults = Faults { crashes: 1, takeovers: 2, lapses: 1, ..NONE };
+
+/// What may go wrong with either kind of sink, and with this one.
+fn holds_with(sink: Sink, of_sink: &[Faults], of_sink_in_full: Faults) {
+    for slots in [TWO, ONE] {
+        holds(sink, slots, CRASH);
+        holds(sink, slots, Faults { lost: 1, takeovers: 2, lapses: 1, ..NONE });
+        holds(sink, slots, Faults { late: 1, takeovers: 2, lapses: 1, ..NONE });
+        holds(sink, slots, Faults { refused: 1, lost: 1, late: 1, takeovers: 1, ..NONE });
+        holds(sink, slots, Faults { cuts: 1, acks_lost: 1, ..CRASH });
+        holds(sink, slots, Faults { refused: 1, gone: 1, ..CRASH });
+        of_sink.iter().for_each(|faults| holds(sink, slots, *faults));
+        if full() {
+            holds(sink, slots, of_sink_in_full);
+            holds(sink, slots, Faults { lost: 1, late: 1, takeovers: 3, ..CRASH });
+        }
+    }
+}
 
 #[test]
 fn with_transactions() {
-    for slots in [TWO, ONE] {
-        holds(Sink::Transactional, slots, CRASH);
-        holds(Sink::Transactional, slots, Faults { unknown: 1, takeovers: 2, lapses: 1, ..NONE });
-        holds(Sink::Transactional, slots, Faults { lost: 1, takeovers: 2, lapses: 1, ..NONE });
-        holds(Sink::Transactional, slots, Faults { late: 1, takeovers: 2, lapses: 1, ..NONE });
-        holds(Sink::Transactional, slots, Faults { refused: 1, lost: 1, late: 1, takeovers: 1, ..NONE });
-        holds(Sink::Transactional, slots, Faults { cuts: 1, acks_lost: 1, ..CRASH });
-        holds(Sink::Transactional, slots, Faults { refused: 1, gone: 1, ..CRASH });
-    }
-    if full() {
-        for slots in [TWO, ONE] {
-            holds(Sink::Transactional, slots, Faults { unknown: 1, late: 1, ..CRASH });
-            holds(Sink::Transactional, slots, Faults { lost: 1, late: 1, takeovers: 3, ..CRASH });
-        }
-    }
+    let unknown = Faults { unknown: 1, takeovers: 2, lapses: 1, ..NONE };
+    holds_with(Sink::Transactional, &[unknown], Faults { unknown: 1, late: 1, ..CRASH });
 }
 
 #[test]
 fn without_transactions() {
-    for slots in [TWO, ONE] {
-        holds(Sink::Plain, slots, CRASH);
-        holds(Sink::Plain, slots, Faults { doubts: 1, takeovers: 2, lapses: 1, ..NONE });
-        holds(Sink::Plain, slots, Faults { doubts: 1, lost: 1, late: 1, takeovers: 2, ..NONE });
-        holds(Sink::Plain, slots, Faults { lost: 1, takeovers: 2, lapses: 1, ..NONE });
-        holds(Sink::Plain, slots, Faults { late: 1, takeovers: 2, lapses: 1, ..NONE });
-        holds(Sink::Plain, slots, Faults { refused: 1, lost: 1, late: 1, takeovers: 1, ..NONE });
-        holds(Sink::Plain, slots, Faults { cuts: 1, acks_lost: 1, ..CRASH });
-        holds(Sink::Plain, slots, Faults { refused: 1, gone: 1, ..CRASH });
-    }
-    if full() {
-        for slots in [TWO, ONE] {
-            holds(Sink::Plain, slots, Faults { doubts: 1, late: 1, ..CRASH });
-            holds(Sink::Plain, slots, Faults { lost: 1, late: 1, takeovers: 3, ..CRASH });
-        }
-    }
+    let doubt = Faults { doubts: 1, takeovers: 2, lapses: 1, ..NONE };
+    let unanswered = Faults { doubts: 1, lost: 1, late: 1, takeovers: 2, ..NONE };
+    holds_with(Sink::Plain, &[doubt, unanswered], Faults { doubts: 1, late: 1, ..CRASH });
 }
 
 /// Two events in one window: what comes before a failure is kept, what comes after is released.

@@ -41,14 +41,13 @@ impl World {
         Some(())
     }
 
+    /// A statement without an answer is asked again as it is: tokens and lanes are the taker's own, so that it is told
+    /// from another's.
     pub fn take_step(&mut self, setup: &Setup, n: usize, how: How, commits: bool) -> Option<()> {
         let Stage::Taking(mut taking, step) = self.instances[n].stage else { return None };
         let next = match step {
             Step::Take => {
-                if !self.ask(setup, Statement::Take(taking), how)? {
-                    return Some(());
-                }
-                let answer = self.store.carry_out(setup, &Statement::Take(taking));
+                let Some(answer) = self.ask(setup, Statement::Take(taking), how)? else { return Some(()) };
                 taking.found = self.store.slots[taking.slot].open;
                 match answer {
                     Answer::Refused => return self.refused(n, &taking),
@@ -84,10 +83,9 @@ impl World {
                 Step::Open { epoch, cut }
             }
             Step::Open { epoch, cut } => {
-                if !self.ask(setup, Statement::Open { taking, cut }, how)? {
-                    return Some(());
-                }
-                match self.store.carry_out(setup, &Statement::Open { taking, cut }) {
+                let asked = self.ask(setup, Statement::Open { taking, cut }, how)?;
+                let Some(answer) = asked else { return Some(()) };
+                match answer {
                     Answer::Refused => return self.begin_again(n, &taking),
                     _ if setup.drops(Rule::KafkaStepFirst) => Step::Kafka { epoch, cut },
                     _ => return self.taken(n, &taking, epoch),
@@ -96,25 +94,6 @@ impl World {
         };
         self.instances[n].stage = Stage::Taking(taking, next);
         Some(())
-    }
-
-    /// True where the statement is answered. Where it is not, the same one is asked again: tokens and lanes are the
-    /// taker's own, so that it is told from another's.
-    fn ask(&mut self, setup: &Setup, statement: Statement, how: How) -> Option<bool> {
-        match how {
-            How::Answered => return Some(true),
-            How::Lost => {
-                self.left.lost -= 1;
-                if self.store.carry_out(setup, &statement) == Answer::Refused {
-                    return None;
-                }
-            }
-            How::Late => {
-                self.left.late -= 1;
-                self.late.push(statement);
-            }
-        }
-        Some(false)
     }
 
     /// Another was quicker, or the lease still runs: then it is waited for.
