@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | [`protocol`] | the pure core: it decides. No client, no clock, no randomness; the model check drives it |
 //! | [`key`] | picks event id and event time out of a message |
+//! | [`message`] | a message as sources without offsets and sinks without transactions pass it on |
 //! | [`source`], [`sink`] | where messages come from and go; neither knows of the other, nor of stores |
 //! | [`store`] | the claims: a trait with its promises, over PostgreSQL, in a folder, in memory |
 //! | [`pipeline`] | the only place that sees source, store and sink together |
@@ -34,6 +35,7 @@ pub mod clock;
 pub mod config;
 pub mod kafka;
 pub mod key;
+pub mod message;
 pub mod metrics;
 pub mod pipeline;
 pub mod protocol;

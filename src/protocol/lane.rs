@@ -18,14 +18,24 @@ pub struct Token(pub i64);
 /// Place on a lane. For Kafka: the offset.
 pub type Position = i64;
 
-/// Identity of a stream, as the store keeps it: `kafka:<cluster>/<group>/<topic>/<topic id>/<partition>`. The id tells
-/// a topic from the one that had its name before, the name tells that they are of one name.
+/// Identity of a stream, as the store keeps it: `kafka:<cluster>/<group>/<topic>/<topic id>/<partition>`, where the id
+/// tells a topic from the one that had its name before and the name tells that they are of one name; or
+/// `slot:<pipeline>/<instance>` ([`crate::protocol::slot`]).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(Box<str>);
 
 impl StreamId {
     pub fn kafka(cluster: &str, group: &str, (name, id): (&str, &TopicId), partition: i32) -> StreamId {
         StreamId(format!("kafka:{cluster}/{group}/{name}/{id}/{partition}").into())
+    }
+
+    /// An instance's slot. A pipeline's name has no slash in it.
+    pub fn slot(pipeline: &str, instance: &str) -> StreamId {
+        StreamId(format!("slot:{pipeline}/{instance}").into())
+    }
+
+    pub fn is_slot(&self) -> bool {
+        self.0.starts_with("slot:")
     }
 
     /// Takes back an identity as read from a store.

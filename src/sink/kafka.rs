@@ -9,6 +9,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::producer::{BaseProducer, Producer};
 use rdkafka::types::RDKafkaErrorCode;
 
+use super::Destination;
 use crate::kafka::client::{ClusterOptions, Context};
 use crate::kafka::native::{self, Membership, NativeError, Outgoing, TopicHandle};
 use crate::kafka::transaction::{self, TransactionError};
@@ -45,14 +46,6 @@ impl KafkaSinkOptions {
         }
         config
     }
-}
-
-/// Which of the sink's topics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Destination {
-    Forward,
-    DeadLetter,
-    Duplicates,
 }
 
 /// Names of the topics that a sink writes to.

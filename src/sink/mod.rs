@@ -1,3 +1,79 @@
 //! Where messages go. A sink knows nothing of stores and sources.
+//!
+//! [`kafka`] is a sink of its own kind: it has transactions. All others confirm one by one, and are behind [`Sink`],
+//! which promises:
+//!
+//! 1. **Confirmed means stored**, as durably as the broker does it, and routed to at least one queue or stream.
+//! 2. **A definite failure left nothing behind.** Only what surely was not stored is [`Published::Refused`] or
+//!    [`Published::NotSent`]; whatever may have been is [`Published::InDoubt`].
+//! 3. **In order.** Messages are sent in the order given; each is answered for.
+//! 4. **Named.** Each message carries its idempotency key where the protocol has a place for it, so that a broker (or a
+//!    reader) that deduplicates drops a second copy.
+
+use async_trait::async_trait;
+
+use crate::message::Message;
 
 pub mod kafka;
+
+/// Which of the sink's destinations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Destination {
+    Forward,
+    DeadLetter,
+    Duplicates,
+}
+
+/// A message on its way out.
+#[derive(Debug, Clone)]
+pub struct Outgoing {
+    pub destination: Destination,
+    pub message: Message,
+    /// 32 lower-case hexadecimal digits, the same in every copy; None for what has no event id.
+    pub idempotency_key: Option<Box<str>>,
+}
+
+/// What became of one message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Published {
+    Confirmed,
+    /// The broker has a copy with this idempotency key already and dropped this one: as good as confirmed.
+    Deduplicated,
+    /// Surely not stored: the broker answered so (a full queue). Sending it again may succeed.
+    Refused(String),
+    /// May have been stored: no answer in time, a lost connection, or returned as unroutable.
+    InDoubt(String),
+    /// Never left this process.
+    NotSent,
+}
+
+impl Published {
+    pub fn is_stored(&self) -> bool {
+        matches!(self, Published::Confirmed | Published::Deduplicated)
+    }
+}
+
+#[async_trait]
+pub trait Sink: Send {
+    /// One answer per message, in their order. Sends without waiting for each confirm, and stops sending at the first
+    /// answer that is not a success: what was not sent by then is [`Published::NotSent`]. Connects where it has to;
+    /// with no connection, all are not sent. Never takes much longer than the sink's own time limit.
+    ///
+    /// Cancel safety: a dropped call leaves everything in doubt.
+    async fn publish(&mut self, messages: &[Outgoing]) -> Vec<Published>;
+
+    /// Whether it can be reached and every destination exists, as far as the protocol lets one ask.
+    async fn check(&mut self) -> Result<(), SinkError>;
+}
+
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    /// Call again after a wait.
+    #[error("the sink is out of reach")]
+    Lost(#[source] Cause),
+    /// Trying again is useless: no such exchange or stream, no right to it, a duplicate window that is too short.
+    #[error("the sink refuses")]
+    Refused(#[source] Cause),
+}

@@ -27,6 +27,7 @@ pub mod embedded;
 pub mod memory;
 pub mod open;
 pub mod postgres;
+pub mod slots;
 
 /// The right under which a window extends one lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -31,7 +31,8 @@ use crate::kafka::transaction::{Recovery, TransactionError};
 use crate::metrics as names;
 use crate::protocol::backoff::Backoff;
 use crate::protocol::lane::{Mark, Position};
-use crate::sink::kafka::{Destination, KafkaSink, KafkaSinkOptions, SinkError, Topics};
+use crate::sink::Destination;
+use crate::sink::kafka::{KafkaSink, KafkaSinkOptions, SinkError, Topics};
 
 pub struct Publisher {
     pub shared: Arc<Shared>,

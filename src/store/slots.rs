@@ -1,0 +1,172 @@
+//! What a store promises to pipelines whose sources have no offsets: the lanes of instances.
+//!
+//! A slot is a stream ([`StreamId::slot`]) whose open lane has, beside what a Kafka partition's has, a *settled*
+//! position and a *lease*. [`crate::protocol::slot`] says what they mean and decides; the model of it in the tests
+//! (`tests/protocol/slots/store.rs`) is what each call here has to do. On top of [`ClaimStore`]'s promises:
+//!
+//! 1. **One read.** A claim that was in the way and its lane are reported as one statement read them, and a claim that
+//!    was gone by then as gone.
+//! 2. **The store's clock.** A lease is set and judged by the store's clock alone.
+//! 3. **Guarded.** Under a lane that is not open, or not this token's, nothing is written: [`StoreError::NotOwner`].
+//! 4. **Settled never falls**, and the lease is never renewed without it.
+//! 5. **Repeatable.** Takeovers and openings may be repeated as they are after an unknown outcome: tokens and lane ids
+//!    are the caller's own. A *reserve* or *release* of unknown outcome is not: the lane is given up and the slot taken
+//!    with a new one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{ClaimStore, Guard, LaneFor, StoreError};
+use crate::protocol::event::{EventId, EventTime, Scope, Week};
+use crate::protocol::lane::{Cut, LaneId, Position, StreamId, Token};
+use crate::protocol::slot::{Conflicting, LaneSeen};
+
+/// A window of an instance. Without rows it is the idle flush.
+#[derive(Debug, Clone)]
+pub struct Reserve<'a> {
+    pub guard: Guard,
+    pub scope: &'a Scope,
+    /// The lane's settled position is raised to this: everything below is published.
+    pub committed: Position,
+    /// From now on, by the store's clock.
+    pub lease: Duration,
+    /// Distinct keys, ascending by (event id, week); each has a position of its own on the guard's lane.
+    pub rows: &'a [SlotAsk],
+    /// The name that claims keep of where their messages came from: a queue, `tenant/table`.
+    pub origin: &'a Arc<str>,
+    pub first_seen_at: EventTime,
+}
+
+#[derive(Debug, Clone)]
+pub struct SlotAsk {
+    pub event_id: EventId,
+    pub week: Week,
+    pub position: Position,
+}
+
+/// The answer to one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserved {
+    Inserted,
+    /// None: the claim in the way was gone by the time that it was read.
+    InTheWay(Option<Conflicting>),
+}
+
+/// A slot as one statement reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    pub owner: Token,
+    pub open: Option<OpenSlotLane>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenSlotLane {
+    pub lane: LaneId,
+    pub seen: LaneSeen,
+    /// Zero where it has lapsed.
+    pub lease_left: Duration,
+    /// A claim of the lane lies at or above its settled position.
+    pub claimed_above: bool,
+}
+
+/// Taking a slot for a sink without transactions: release what the lane before left unsettled, close it, open `lane`.
+/// One commit.
+#[derive(Debug, Clone)]
+pub struct TakeSlot<'a> {
+    pub slot: &'a StreamId,
+    pub token: Token,
+    pub lane: LaneId,
+    /// The owner that was seen before; None where the slot had no row.
+    pub instead_of: Option<Token>,
+    /// What the taker itself had there, if this is its own slot after a fault: then no lease is waited for.
+    pub former: Option<Former<'a>>,
+    pub lane_for: &'a LaneFor,
+    /// Of the lane to be opened. Zero for another's slot: nobody extends it, its next run opens one of its own.
+    pub lease: Duration,
+    pub now: EventTime,
+}
+
+/// What a run knows of the lane that it gives up.
+#[derive(Debug, Clone, Copy)]
+pub struct Former<'a> {
+    pub guard: Guard,
+    /// Everything below is published.
+    pub committed: Position,
+    /// At or above `committed` and published all the same: settled for ever, each by itself (their rows lose their
+    /// lane). Ascending.
+    pub published: &'a [Position],
+    /// At or above `committed` and in doubt: their claims stay behind on the closed lane until its lease has lapsed.
+    /// Ascending.
+    pub in_doubt: &'a [Position],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakenSlot {
+    /// How many claims were released. Zero where it was done already.
+    Taken { released: u64 },
+    /// The lease of the lane before still runs; nothing was written.
+    Leased { left: Duration },
+}
+
+/// The last step of taking a slot whose truth is in Kafka: only where `token` owns it and `cut.prev` is its open lane,
+/// else [`StoreError::NotOwner`]. One commit.
+#[derive(Debug, Clone)]
+pub struct OpenSlot<'a> {
+    pub slot: &'a StreamId,
+    pub token: Token,
+    pub lane: LaneId,
+    /// None where the slot never had a lane.
+    pub cut: Option<Cut>,
+    pub lane_for: &'a LaneFor,
+    pub lease: Duration,
+    pub now: EventTime,
+}
+
+#[async_trait]
+pub trait SlotStore: ClaimStore {
+    /// Raises settled and lease, and claims: one answer per row, in their order. One commit; a second round trip where
+    /// rows were in the way. An own claim that is in the way is reported like any other.
+    ///
+    /// Cancel safety: a dropped call has an unknown outcome.
+    async fn reserve(&self, reserve: &Reserve<'_>) -> Result<Vec<Reserved>, StoreError>;
+
+    /// Raises settled to `committed`, marks `published` (positions at or above it) as settled for ever, and deletes the
+    /// claims from `from` to below `to` that are not among them: surely not published. Answers how many it deleted. One
+    /// commit.
+    async fn release(
+        &self,
+        guard: Guard,
+        committed: Position,
+        published: &[Position],
+        from: Position,
+        to: Position,
+    ) -> Result<u64, StoreError>;
+
+    /// None where the slot was never taken. One round trip.
+    async fn slot(&self, slot: &StreamId) -> Result<Option<Slot>, StoreError>;
+
+    /// The slot that a lane was opened on. None for lanes that the store does not know.
+    async fn slot_of(&self, lane: LaneId) -> Result<Option<StreamId>, StoreError>;
+
+    /// [`StoreError::NotOwner`] where neither `instead_of` nor already `token` stands there.
+    async fn take_slot(&self, take: &TakeSlot<'_>) -> Result<TakenSlot, StoreError>;
+
+    /// For a slot whose truth is in Kafka: the token alone, in place of `instead_of` (None: the slot has no row). With
+    /// `own` no lease is waited for; without, [`TakenSlot::Leased`] where one runs.
+    async fn write_token(
+        &self,
+        slot: &StreamId,
+        token: Token,
+        instead_of: Option<Token>,
+        own: bool,
+    ) -> Result<TakenSlot, StoreError>;
+
+    /// Answers how many claims were released. Repeating it with the same lane is a no-op that answers 0.
+    async fn open_slot(&self, open: &OpenSlot<'_>) -> Result<u64, StoreError>;
+
+    /// Deletes what was left in doubt on a closed lane whose lease is over, at or above its settled position. None
+    /// where the lane is open or its lease runs: nothing was deleted.
+    async fn sweep(&self, lane: LaneId) -> Result<Option<u64>, StoreError>;
+}
