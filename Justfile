@@ -4,7 +4,7 @@
 demo:
     cargo run --release -- demo
 
-# Builds, starts real Kafka, PostgreSQL and PgBouncer, and runs every test.
+# Builds, starts real Kafka, PostgreSQL, PgBouncer, RabbitMQ and NATS, and runs every test.
 test *ARGS:
     tests/run {{ARGS}}
 

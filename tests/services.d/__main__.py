@@ -1,4 +1,4 @@
-"""Real services for the live tests: Apache Kafka, PostgreSQL and PgBouncer, on any Debian machine.
+"""Real services for the live tests: Apache Kafka, PostgreSQL, PgBouncer, RabbitMQ and NATS, on any Debian machine.
 
 The live tests are about crashes and lost answers, so they need the real servers, and the means to kill them and bring
 them back with the same data on the same port. This is all there is to it:
@@ -8,7 +8,8 @@ them back with the same data on the same port. This is all there is to it:
 - Commands on one folder take turns (DIR/lock). None leaves anything behind in memory: the next command reads what it
   needs from DIR/state.json (ports, secrets) and DIR/*/process (see process.py).
 - Whoever asks gets an answer only when the services answer themselves: PostgreSQL a query, PgBouncer a query through
-  it, Kafka a metadata request with this cluster's own id and both coordinators. Nothing sleeps and hopes.
+  it, Kafka a metadata request with this cluster's own id and both coordinators, RabbitMQ its aliveness test, NATS a
+  question after its health. Nothing sleeps and hopes.
 - `up` is all or nothing, `down` always ends with no process left. With --owner they end with their owner, too, even if
   that is killed: see watchdog.py.
 - What the machine lacks is installed (packages.py); where nothing is lacking, no package manager is touched.
@@ -30,15 +31,18 @@ from pathlib import Path
 
 import packages
 import process
-from kafka import Controller, Kafka, Node
+from kafka import Controller, Kafka
+from nats import Nats
 from pgbouncer import PgBouncer
 from postgres import Postgres
 from process import Cancelled, Failed
+from rabbitmq import Epmd, RabbitMQ
 from watchdog import Watchdog, wait_for_end_of
 
-KINDS = {kind.name: kind for kind in (Controller, Kafka, Postgres, PgBouncer)}
-USUAL = ("kafka", "postgres", "pgbouncer")
-NEEDS = {"pgbouncer": {"postgres"}}  # started before, and in the same thread
+KINDS = {kind.name: kind for kind in (Controller, Kafka, Postgres, PgBouncer, Epmd, RabbitMQ, Nats)}
+USUAL = ("kafka", "postgres", "pgbouncer", "rabbitmq", "nats")
+NEEDS = {"pgbouncer": {"postgres"}, "rabbitmq": {"epmd"}}
+CHAINS = (("controller", "kafka"), ("postgres", "pgbouncer"), ("epmd", "rabbitmq"), ("nats",))  # each one after another
 
 
 def say(text):
@@ -74,8 +78,7 @@ class Installation:
         packages.install(lambda: set().union(*(service.missing() for service in wanted)), say)
         self.save()  # before the first process: whoever comes after a kill -9 must know what to look for
         try:
-            in_parallel([[service.start for service in wanted if isinstance(service, Node) == of_kafka]
-                         for of_kafka in (False, True)])
+            in_parallel([[service.start for service in wanted if service.name in chain] for chain in CHAINS])
             self.save()
         except BaseException:
             self.down()

@@ -12,7 +12,7 @@ from process import Failed, Process, free_port, pause, run, run_or_fail, spawn, 
 
 START_TRIES = 5
 READY_WITHIN_S = 180  # generous: the machine may be compiling the whole crate meanwhile
-PORT_TAKEN = re.compile(r"address already in use", re.IGNORECASE)
+PORT_TAKEN = re.compile(r"address already in use|eaddrinuse", re.IGNORECASE)
 
 
 class Service:
