@@ -13,6 +13,7 @@
 //! | module | decides |
 //! | --- | --- |
 //! | [`event`] | what an event is called: scope, stored event id, week |
+//! | [`idempotency`] | what its message is called towards brokers |
 //! | [`lane`] | who may extend a lane, and what the settled offset's metadata says |
 //! | [`verdict`] | what to do with a message whose id was claimed by a given position |
 //! | [`window`] | which messages of a window ask for a claim, and the verdict of each |
@@ -24,6 +25,7 @@
 
 pub mod backoff;
 pub mod event;
+pub mod idempotency;
 pub mod lane;
 pub mod recovery;
 pub mod settled;

@@ -12,6 +12,7 @@ mod event;
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod generator;
 mod holds;
+mod idempotency;
 mod lane;
 mod model;
 mod plain_sink;
