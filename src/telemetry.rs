@@ -20,9 +20,11 @@ pub enum TelemetryError {
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
 }
 
-/// The embedded store's engine tells of each of its steps: only its warnings are let through, unless it is named.
+/// Libraries that tell of each of their steps are only let through with warnings, unless they are named. RabbitMQ's client
+/// warns of every returned message with all that is in it: what becomes of those is told without their contents.
 fn quiet(filter: &str) -> String {
-    if filter.contains("off") { filter.to_owned() } else { format!("fjall=warn,lsm_tree=warn,{filter}") }
+    const LIBRARIES: &str = "fjall=warn,lsm_tree=warn,async_nats=warn,lapin::returned_messages=error";
+    if filter.contains("off") { filter.to_owned() } else { format!("{LIBRARIES},{filter}") }
 }
 
 /// Called once, before anything is logged or counted.

@@ -9,12 +9,23 @@
 //! 3. **In order.** Messages are sent in the order given; each is answered for.
 //! 4. **Named.** Each message carries its idempotency key where the protocol has a place for it, so that a broker (or a
 //!    reader) that deduplicates drops a second copy.
+//!
+//! | sink | the key is | what the protocol cannot carry |
+//! | --- | --- | --- |
+//! | [`rabbitmq`] | `message_id` | see its `properties` |
+//! | [`nats`] | `Nats-Msg-Id`; the broker deduplicates | see its `headers` |
+//! | [`memory`] | kept | nothing: it is the reference |
 
 use async_trait::async_trait;
 
 use crate::message::Message;
 
+mod flight;
 pub mod kafka;
+pub mod memory;
+pub mod names;
+pub mod nats;
+pub mod rabbitmq;
 
 /// Which of the sink's destinations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,6 +72,13 @@ pub trait Sink: Send {
     ///
     /// Cancel safety: a dropped call leaves everything in doubt.
     async fn publish(&mut self, messages: &[Outgoing]) -> Vec<Published>;
+
+    /// Why this message can never be sent there, as far as is known without asking: too large, a header that has no
+    /// form. [`Sink::publish`] refuses it, and would for ever; so it is to be asked before the event is claimed.
+    fn unfit(&self, message: &Outgoing) -> Option<String> {
+        let _ = message;
+        None
+    }
 
     /// Whether it can be reached and every destination exists, as far as the protocol lets one ask.
     async fn check(&mut self) -> Result<(), SinkError>;

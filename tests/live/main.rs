@@ -23,6 +23,7 @@ mod pipe;
 mod policies;
 mod rebalance;
 mod settings;
+mod sink;
 mod store;
 mod tampered;
 mod zombie;

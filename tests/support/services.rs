@@ -16,15 +16,37 @@ pub struct Services {
     pub kafka: String,
     /// URL of a role that may make databases, at a database that is there.
     pub postgres: String,
+    pub rabbitmq: RabbitMq,
+    /// `nats://USER:PASSWORD@HOST:PORT`
+    pub nats: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct RabbitMq {
+    /// `amqp://USER:PASSWORD@HOST:PORT/%2f`
+    pub url: String,
+    /// The management interface: `http://USER:PASSWORD@HOST:PORT`
+    pub management: String,
 }
 
 impl Services {
     /// Those of the environment.
     pub fn shared() -> Services {
+        Services::told(|_| None)
+    }
+
+    /// What is not told is the environment's. Empty is what was not started: a part of the tests needs a part of them.
+    fn told(told: impl Fn(&str) -> Option<String>) -> Services {
+        let variable = |name: &str| told(name).or_else(|| std::env::var(name).ok()).unwrap_or_default();
         Services {
-            folder: variable("SEMEL_TEST_SERVICES").into(),
+            folder: self::variable("SEMEL_TEST_SERVICES").into(),
             kafka: variable("SEMEL_TEST_KAFKA"),
             postgres: variable("SEMEL_TEST_POSTGRES"),
+            rabbitmq: RabbitMq {
+                url: variable("SEMEL_TEST_RABBITMQ"),
+                management: variable("SEMEL_TEST_RABBITMQ_MANAGEMENT"),
+            },
+            nats: variable("SEMEL_TEST_NATS"),
         }
     }
 
@@ -57,6 +79,8 @@ pub enum Service {
     Controller,
     Kafka,
     Postgres,
+    RabbitMq,
+    Nats,
 }
 
 impl Service {
@@ -65,6 +89,8 @@ impl Service {
             Service::Controller => "controller",
             Service::Kafka => "kafka",
             Service::Postgres => "postgres",
+            Service::RabbitMq => "rabbitmq",
+            Service::Nats => "nats",
         }
     }
 }
@@ -72,22 +98,16 @@ impl Service {
 impl OwnServices {
     /// Starts these, and takes the others from the environment.
     pub fn start(own: &[Service]) -> OwnServices {
-        let shared = Services::shared();
         let dir = tempfile::Builder::new().prefix("semel-own-").tempdir().expect("a temporary folder");
         let owner = std::process::id().to_string();
         let names = own.iter().map(|service| format!("--{}", service.name()));
         let arguments = ["--owner".to_owned(), owner].into_iter().chain(names).collect::<Vec<_>>();
         let answer = command("up", dir.path(), &arguments);
-        let exported = |name: &str, otherwise: String| {
+        let exported = |name: &str| {
             let line = answer.lines().find_map(|line| line.strip_prefix(&format!("export {name}=")));
-            line.map_or(otherwise, |value| value.trim_matches('\'').to_owned())
+            line.map(|value| value.trim_matches('\'').to_owned())
         };
-        let services = Services {
-            kafka: exported("SEMEL_TEST_KAFKA", shared.kafka),
-            postgres: exported("SEMEL_TEST_POSTGRES", shared.postgres),
-            folder: shared.folder,
-        };
-        OwnServices { services, dir }
+        OwnServices { services: Services::told(exported), dir }
     }
 
     /// Ends a service: hard (as a crash does), or in its own time.
@@ -102,6 +122,21 @@ impl OwnServices {
         let env = std::fs::read_to_string(self.dir.path().join("env")).expect("services that run");
         let name = format!("export SEMEL_TEST_{}_PID=", service.name().to_uppercase());
         Handle(env.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).expect("a service that runs"))
+    }
+
+    /// RabbitMQ's own tool, on this installation's node.
+    pub fn rabbitmqctl(&self, arguments: &[&str]) {
+        let state = std::fs::read_to_string(self.dir.path().join("state.json")).expect("services");
+        let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
+        let debian = Path::new("/usr/lib/rabbitmq/bin/rabbitmqctl");
+        let output = Command::new(if debian.exists() { debian } else { Path::new("rabbitmqctl") })
+            .args(["--node", state["rabbitmq"]["node"].as_str().expect("a name")])
+            .args(arguments)
+            .env("HOME", self.dir.path().join("rabbitmq"))
+            .env("ERL_EPMD_PORT", state["epmd"]["port"].to_string())
+            .output()
+            .expect("rabbitmqctl runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// Brings it back on its port with its data, and waits until it answers.
