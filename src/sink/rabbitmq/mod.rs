@@ -26,6 +26,9 @@
 //! only after an empty message to no queue was confirmed. (Where every destination is behind an exchange there is no
 //! such message, and each call leaves something in doubt.)
 //!
+//! What is in doubt may be stored later than any time limit: a broker that read nothing for a while reads on where it
+//! was, and stores what stands in its buffers, although the connection is gone.
+//!
 //! Not handled: a broker that confirms and loses it nevertheless (classic queues that are not durable; a mirror that
 //! was not in step).
 

@@ -11,9 +11,9 @@ use super::subjects::{OwnStreams, Queues};
 use super::{Broker, run};
 use crate::support::services::{OwnServices, Service};
 
-const TIMEOUT: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest that a call takes whose time is over.
-const LATE: Duration = Duration::from_millis(4_500);
+const LATE: Duration = Duration::from_millis(3_500);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
@@ -25,7 +25,9 @@ fn rabbitmq() {
             let mut sink = RabbitSink::new(RabbitOptions { timeout: TIMEOUT, ..queues.options() });
             killed(&own, Service::RabbitMq, &mut sink, &queues).await;
             stalled(&own, Service::RabbitMq, &mut sink, &queues).await;
-            blocked(&own, &mut sink, &queues).await;
+            if kind == "classic" {
+                blocked(&own, &mut sink, &queues).await;
+            }
         }
     });
 }
@@ -125,19 +127,15 @@ async fn blocked(own: &OwnServices, sink: &mut dyn Sink, broker: &dyn Broker) {
     let first = sink.publish(&numbered("first", 500)).await;
     let unknown = |answer: &Published| matches!(answer, Published::InDoubt(_) | Published::NotSent);
     assert!(first.iter().all(unknown), "{first:?}");
-    for _ in 0..2 {
-        let begin = Instant::now();
-        assert_eq!(sink.publish(&numbered("next", 3)).await, vec![Published::NotSent; 3]);
-        assert!(begin.elapsed() < LATE);
-    }
+    let begin = Instant::now();
+    assert_eq!(sink.publish(&numbered("next", 3)).await, vec![Published::NotSent; 3]);
+    assert!(begin.elapsed() < LATE);
     own.rabbitmqctl(&["set_vm_memory_high_watermark", "0.4"]);
     again(sink, &forward("after")).await;
     let stored = texts(&broker.take(Destination::Forward).await);
     assert!(!stored.iter().any(|text| text.starts_with("next")), "{stored:?}");
-    assert_eq!(
-        (stored.first().map(String::as_str), stored.last().map(String::as_str)),
-        (Some("before"), Some("after"))
-    );
+    // What was in doubt may be there too, and even last: the broker had it in hand.
+    assert!(["before", "after"].iter().all(|text| stored.iter().any(|stored| stored == text)), "{stored:?}");
 }
 
 /// Until it is confirmed; a node that just came back may be choosing leaders.

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::Stored;
+use super::subjects::login;
 
 #[derive(Debug, Clone)]
 pub struct Streams {
@@ -16,7 +17,9 @@ pub struct Streams {
 impl Streams {
     pub async fn connect(url: &str) -> Streams {
         assert!(!url.is_empty(), "NATS was not started: run tests/run");
-        Streams { client: async_nats::connect(url).await.expect("a connection") }
+        let (user, password, host) = login(url);
+        let options = async_nats::ConnectOptions::with_user_and_password(user, password);
+        Streams { client: options.connect(host).await.expect("a connection") }
     }
 
     pub async fn create(&self, name: &str, settings: Value) {

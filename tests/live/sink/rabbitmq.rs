@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 
 use super::Stored;
 
-/// How it shows bytes that are no text.
+/// How it shows bytes that are no text, and nothing.
 const NO_TEXT: &str = "Not UTF-8, base64 is: ";
+const VOID: &str = "undefined";
+/// What a quorum queue adds.
+const DELIVERIES: &str = "x-delivery-count";
 
 #[derive(Debug, Clone)]
 pub struct Management {
@@ -103,6 +106,7 @@ fn stored(message: &Value) -> Stored {
         };
         stored.headers.insert(name.clone(), values);
     }
+    stored.headers.remove(DELIVERIES);
     if let Some(null) = stored.headers.remove("semel-null") {
         assert_eq!((null, body.len()), (vec![Some(b"1".to_vec())], 0));
     } else {
@@ -114,7 +118,7 @@ fn stored(message: &Value) -> Stored {
 
 fn bytes(value: &Value) -> Option<Vec<u8>> {
     match value {
-        Value::Null => None,
+        Value::String(void) if void == VOID => None,
         Value::String(text) => Some(match text.strip_prefix(NO_TEXT) {
             Some(encoded) => STANDARD.decode(encoded).expect("base64"),
             None => text.clone().into_bytes(),

@@ -151,7 +151,7 @@ impl Broker for Queues {
 }
 
 /// User, password and `host:port` of a URL.
-fn login(url: &str) -> (String, String, String) {
+pub fn login(url: &str) -> (String, String, String) {
     let url = url::Url::parse(url).expect("a URL");
     let host = format!("{}:{}", url.host_str().expect("a host"), url.port().expect("a port"));
     (url.username().to_owned(), url.password().expect("a password").to_owned(), host)
