@@ -7,7 +7,8 @@ use rdkafka::{Offset, TopicPartitionList};
 use semel::kafka::TopicPartition;
 use semel::kafka::client::ClusterOptions;
 use semel::kafka::native::{Event, Outgoing, Record};
-use semel::sink::kafka::{Destination, KafkaSink, KafkaSinkOptions, Topics};
+use semel::sink::Destination;
+use semel::sink::kafka::{KafkaSink, KafkaSinkOptions, Topics};
 use semel::source::kafka::{Assignment, KafkaSource, KafkaSourceOptions};
 
 use crate::measure::{Run, cpu_of, memory_of};
