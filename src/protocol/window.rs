@@ -21,6 +21,15 @@ impl Questions {
     pub fn of<K: Ord>(keys: &[K]) -> Questions {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_unstable_by(|&a, &b| keys[a].cmp(&keys[b]).then(a.cmp(&b)));
+        Questions::in_order(keys, order.into_iter())
+    }
+
+    /// The same for messages that are sorted already: ascending by key, repeats in the order in which they were read.
+    pub fn of_sorted<K: PartialEq>(keys: &[K]) -> Questions {
+        Questions::in_order(keys, 0..keys.len())
+    }
+
+    fn in_order<K: PartialEq>(keys: &[K], order: impl Iterator<Item = usize>) -> Questions {
         let mut asking: Vec<usize> = Vec::with_capacity(keys.len());
         let mut answered_by = vec![0; keys.len()];
         for n in order {

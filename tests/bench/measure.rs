@@ -34,6 +34,13 @@ pub fn cpu_of(pid: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
+/// What all processors together had nothing to do for, so far.
+pub fn idle_of_machine() -> Duration {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks = stat.split_whitespace().nth(4).and_then(|idle| idle.parse().ok()).unwrap_or(0);
+    Duration::from_millis(10 * ticks)
+}
+
 /// Most memory that a process had, in KiB.
 pub fn memory_of(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

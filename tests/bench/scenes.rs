@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::ceilings;
-use crate::measure::{COPY, EMBEDDED, INSERTS, POSTGRES, Run, Table, cpu_of, memory_of};
+use crate::measure::{COPY, EMBEDDED, INSERTS, POSTGRES, Run, Table, cpu_of, idle_of_machine, memory_of};
 use crate::support::broker::Broker;
 use crate::support::daemon::{Daemon, Settings, run_well};
 use crate::support::database::Database;
@@ -22,6 +22,8 @@ pub struct Scene {
     pub value_bytes: usize,
     /// Claims that are in the present week before.
     pub loaded: u64,
+    /// URL of the database that every store is a copy of: what [`Scene::load`] made.
+    template: Option<String>,
     pub ceilings: bool,
 }
 
@@ -42,6 +44,7 @@ impl Scene {
             duplicates_percent: 30,
             value_bytes: 512,
             loaded: 0,
+            template: None,
             ceilings: true,
         };
         let titled = |scene: Scene, title: String| Scene { title, ..scene };
@@ -111,24 +114,53 @@ impl Scene {
 
     /// A fresh database, migrated, with its weeks made and what is to be in them.
     fn database(&self, services: &Services) -> String {
-        let url = services.make_database();
-        let mut settings = Settings::new();
-        settings.insert("SEMEL_STORE".to_owned(), format!("{url}?sslmode=disable"));
-        run_well(&["migrate"], &settings);
-        run_well(&["partitions", "--ensure"], &settings);
-        if self.loaded > 0 {
-            let database = Database::open(&url);
-            let statement = format!(
-                r#"INSERT INTO processed_kafka_events
+        let Some(template) = &self.template else {
+            let url = services.make_database();
+            let mut settings = Settings::new();
+            settings.insert("SEMEL_STORE".to_owned(), format!("{url}?sslmode=disable"));
+            run_well(&["migrate"], &settings);
+            run_well(&["partitions", "--ensure"], &settings);
+            return url;
+        };
+        let (base, name) = template.rsplit_once('/').expect("a URL with a database");
+        let copy = unique("bench").replace('-', "_");
+        Database::open(&services.postgres).execute(&format!("CREATE DATABASE {copy} TEMPLATE {name}"));
+        format!("{base}/{copy}")
+    }
+
+    /// Makes, once, the database with the claims that are to be there before: the rows first, then their index. They are
+    /// of the same scope, so that new claims fall between them.
+    pub fn load(&mut self) {
+        if self.loaded == 0 {
+            return;
+        }
+        let url = self.database(&Services::shared());
+        let database = Database::open(&url);
+        let name =
+            "SELECT to_char(date_trunc('week', now() AT TIME ZONE 'UTC'), '\"processed_kafka_events_\"YYYYMMDD')";
+        let week: String = database.query(name, &[])[0].get(0);
+        let loaded = self.loaded;
+        for statement in [
+            format!("ALTER TABLE processed_kafka_events DETACH PARTITION {week}"),
+            format!("ALTER TABLE {week} DROP CONSTRAINT {week}_pkey"),
+            format!(
+                r#"INSERT INTO {week}
                        (consumer_scope_id, first_seen_at, event_id, week_start, lane, position, topic, "partition", "offset")
-                   SELECT 'loaded', now(), md5(n::text) || n, date_trunc('week', now() AT TIME ZONE 'UTC')::date,
+                   SELECT 'bench', now(), gen_random_uuid()::text, date_trunc('week', now() AT TIME ZONE 'UTC')::date,
                           1, n, 'loaded', 0, n
-                   FROM generate_series(1, {}) AS n"#,
-                self.loaded
-            );
+                   FROM generate_series(1, {loaded}) AS n"#
+            ),
+            format!("ALTER TABLE {week} ADD PRIMARY KEY (consumer_scope_id, event_id, week_start)"),
+            format!(
+                "DO $$ DECLARE monday date := date_trunc('week', now() AT TIME ZONE 'UTC')::date; BEGIN
+                     EXECUTE format('ALTER TABLE processed_kafka_events ATTACH PARTITION {week}
+                         FOR VALUES FROM (%L) TO (%L)', monday, monday + 7);
+                 END $$"
+            ),
+        ] {
             database.execute(&statement);
         }
-        url
+        self.template = Some(url);
     }
 
     fn daemon(&self, services: &Services, topic: &Topic, output: &str, store: &str) -> Run {
@@ -137,7 +169,7 @@ impl Scene {
         let kafka = &services.kafka;
         let dead = unique("bench-dead");
         Broker(kafka.clone()).make_topic(&dead, 1, &[]);
-        let settings: Settings = [
+        let mut settings: Settings = [
             ("SEMEL_SOURCE", format!("kafka://{kafka}/{}?group={group}", topic.name)),
             ("SEMEL_SINK", format!("kafka://{kafka}/{output}")),
             ("SEMEL_STORE", store.to_owned()),
@@ -149,10 +181,12 @@ impl Scene {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
+        settings.extend(std::env::vars().filter(|(name, _)| tried(name)));
         let mut daemons: Vec<Daemon> =
             (0..self.instances).map(|n| Daemon::start(folder.path(), &format!("bench-{n}"), &settings)).collect();
         let begun = daemons.iter_mut().map(ready_at).min().expect("an instance");
         let cpu: Duration = daemons.iter().map(|daemon| cpu_of(daemon.pid())).sum();
+        let idle = idle_of_machine();
         let total = |name: &str| daemons.iter().map(|daemon| daemon.metric(name, &[])).sum::<f64>();
         while total("semel_read_messages_total") < self.messages as f64 {
             assert!(begun.elapsed() < Duration::from_secs(600), "the daemon is stuck:\n{}", daemons[0].tail());
@@ -165,7 +199,12 @@ impl Scene {
             let spent = |daemon: &Daemon| daemon.metric("semel_phase_seconds_sum", &[&label]);
             format!("{phase} {:.1} s", daemons.iter().map(spent).sum::<f64>())
         });
-        eprintln!("busy: {} of {:.1} s", phases.join(", "), time.as_secs_f64());
+        let idle = (idle_of_machine() - idle).as_secs_f64();
+        eprintln!(
+            "busy: {} of {:.1} s; the machine's processors idle {idle:.1} s",
+            phases.join(", "),
+            time.as_secs_f64()
+        );
         Run {
             messages: self.messages,
             time,
@@ -175,6 +214,11 @@ impl Scene {
             windows: total("semel_windows_total") as u64,
         }
     }
+}
+
+/// A setting of the benchmark's caller, to be measured.
+fn tried(name: &str) -> bool {
+    name.starts_with("SEMEL_") && !name.starts_with("SEMEL_TEST_")
 }
 
 /// When a daemon was given its partitions, to a few milliseconds.

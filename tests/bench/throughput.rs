@@ -28,7 +28,9 @@ scenes:
   duplicates  0, 30, 90 % duplicates
   sizes       values of 100 B, 512 B, 10 KiB
   pipe        semel pipe, file to file
-  all         every one of them";
+  all         every one of them
+
+Settings in its environment (SEMEL_*) are the daemons' too: SEMEL_WINDOW_MESSAGES=1000 tests/bench/run";
 
 fn main() {
     let (mut rounds, mut messages, mut names) = (3, 400_000, Vec::new());
@@ -64,7 +66,8 @@ fn main() {
             pipe::run(rounds);
             continue;
         }
-        for scene in Scene::named(&name, messages) {
+        for mut scene in Scene::named(&name, messages) {
+            scene.load();
             let mut table = Table::new(&scene);
             for _ in 0..rounds {
                 scene.run(&mut table);

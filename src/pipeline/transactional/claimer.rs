@@ -41,6 +41,17 @@ pub struct Claimer {
     pub topics: Vec<Arc<str>>,
 }
 
+/// Where a name was.
+const TAKEN: Name = Name::Fate(Fate::Drop);
+
+/// A record that asks for a claim, or has one before it that does.
+struct Keyed {
+    /// Its place in the window.
+    n: usize,
+    key: Key,
+    digest: u128,
+}
+
 /// The claims of a window were not made.
 enum Unclaimed {
     /// The epoch ended meanwhile.
@@ -84,51 +95,56 @@ impl Claimer {
         histogram!(names::PHASE_SECONDS, "phase" => "gather").record(raw.opened.elapsed());
         let started = Instant::now();
         let now = self.shared.clock.now();
-        let mut fates: Vec<Fate> = Vec::with_capacity(raw.names.len());
-        let mut keyed: Vec<(usize, Key)> = Vec::with_capacity(raw.names.len());
-        let mut digests = Vec::with_capacity(raw.names.len());
+        let mut fates = vec![Fate::Drop; raw.names.len()];
         let mut duplicates = 0;
         {
             let set = lock(&self.known);
-            for (n, name) in std::mem::take(&mut raw.names).into_iter().enumerate() {
-                let name = match name {
-                    Name::Key(key, digest) => self.keyer.out_of_bounds(&key, now).unwrap_or(Name::Key(key, digest)),
-                    unclaimed => unclaimed,
+            for (n, slot) in raw.names.iter_mut().enumerate() {
+                let name = match slot {
+                    Name::Key(key, digest) => match self.keyer.out_of_bounds(key, now) {
+                        None if !set.has(*digest) => continue,
+                        None => {
+                            duplicates += 1;
+                            Name::Fate(self.fate(Verdict::Duplicate))
+                        }
+                        Some(unclaimed) => unclaimed,
+                    },
+                    Name::Fate(_) | Name::Stop { .. } => std::mem::replace(slot, TAKEN),
                 };
-                fates.push(match name {
-                    Name::Fate(fate) => fate,
+                match name {
+                    Name::Fate(fate) => fates[n] = fate,
                     Name::Stop { cause, detail } => return Err(self.stopped(&raw.records[n], cause, detail)),
-                    Name::Key(_, digest) if set.has(digest) => {
-                        duplicates += 1;
-                        self.fate(Verdict::Duplicate)
-                    }
-                    Name::Key(key, digest) => {
-                        digests.push(digest);
-                        keyed.push((n, key));
-                        Fate::Drop
-                    }
-                });
+                    Name::Key(..) => continue,
+                }
+                *slot = TAKEN;
+            }
+        }
+        let mut keyed: Vec<Keyed> = Vec::with_capacity(raw.order.len());
+        let mut names = std::mem::take(&mut raw.names);
+        for n in std::mem::take(&mut raw.order) {
+            if let Name::Key(key, digest) = std::mem::replace(&mut names[n], TAKEN) {
+                keyed.push(Keyed { n, key, digest });
             }
         }
         let lanes = self.lanes_of(&raw)?;
         // Only what this window owns: the claim of somebody else may yet be released where we would not see it.
-        let mut known = Vec::with_capacity(digests.len());
+        let mut known = Vec::with_capacity(keyed.len());
         match self.verdicts(&raw, &keyed, &lanes, now) {
             Ok(verdicts) => {
-                for (((n, _), verdict), digest) in keyed.iter().zip(verdicts).zip(digests) {
+                for (keyed, verdict) in keyed.iter().zip(verdicts) {
                     if verdict.publishes() {
-                        known.push(digest);
+                        known.push(keyed.digest);
                     } else {
                         duplicates += 1;
                     }
-                    fates[*n] = self.fate(verdict);
+                    fates[keyed.n] = self.fate(verdict);
                 }
             }
             Err(Unclaimed::Dead) => return Ok(None),
             Err(Unclaimed::Failed(trouble)) => return Err(trouble),
             Err(Unclaimed::Away) => {
-                for (n, _) in &keyed {
-                    fates[*n] = Fate::ForwardUnclaimed(Cause::StoreAway);
+                for keyed in &keyed {
+                    fates[keyed.n] = Fate::ForwardUnclaimed(Cause::StoreAway);
                 }
             }
         }
@@ -178,7 +194,7 @@ impl Claimer {
     fn verdicts(
         &self,
         raw: &Raw,
-        keyed: &[(usize, Key)],
+        keyed: &[Keyed],
         lanes: &BTreeMap<TopicPartition, LaneId>,
         now: EventTime,
     ) -> Result<Vec<Verdict>, Unclaimed> {
@@ -186,19 +202,20 @@ impl Claimer {
             return Ok(Vec::new());
         }
         let at = |n: usize| {
-            let (place, record) = &raw.records[keyed[n].0];
+            let (place, record) = &raw.records[keyed[n].n];
             Coordinate { lane: lanes[place], position: record.offset() }
         };
-        let names: Vec<_> = keyed.iter().map(|(_, key)| (&key.event_id, key.week)).collect();
-        let questions = Questions::of(&names);
+        let names: Vec<_> = keyed.iter().map(|keyed| (&keyed.key.event_id, keyed.key.week)).collect();
+        let questions = Questions::of_sorted(&names);
         let rows: Vec<Ask> = questions
             .asking
             .iter()
             .map(|&n| {
-                let (place, record) = &raw.records[keyed[n].0];
+                let Keyed { n, key, .. } = &keyed[n];
+                let (place, record) = &raw.records[*n];
                 Ask {
-                    event_id: keyed[n].1.event_id.clone(),
-                    week: keyed[n].1.week,
+                    event_id: key.event_id.clone(),
+                    week: key.week,
                     lane: lanes[place],
                     position: record.offset(),
                     topic: Arc::clone(&self.topics[usize::from(place.topic)]),
@@ -208,7 +225,7 @@ impl Claimer {
             })
             .collect();
         let places: Vec<TopicPartition> = {
-            let mut places: Vec<_> = questions.asking.iter().map(|&n| raw.records[keyed[n].0].0).collect();
+            let mut places: Vec<_> = questions.asking.iter().map(|&n| raw.records[keyed[n].n].0).collect();
             places.sort_unstable();
             places.dedup();
             places

@@ -205,6 +205,8 @@ impl Reader {
                 membership,
                 records: Vec::new(),
                 names: Vec::new(),
+                order: Vec::new(),
+                sealed: 0,
                 bytes: 0,
                 next: BTreeMap::new(),
                 opened: Instant::now(),
@@ -333,11 +335,12 @@ impl Reader {
 
     fn hand_over(&mut self) -> Result<(), Trouble> {
         let full = self.is_full();
-        let Some(window) = self.window.take() else { return Ok(()) };
+        let Some(mut window) = self.window.take() else { return Ok(()) };
         if !full && window.opened.elapsed() < self.options.window.linger {
             self.window = Some(window);
             return Ok(());
         }
+        window.seal();
         let patience = if full && !self.paused { Duration::from_millis(50) } else { Duration::ZERO };
         match self.to_claimer.send_timeout(Job::Window(window), patience) {
             Ok(()) => {
