@@ -39,7 +39,7 @@ impl KafkaSinkOptions {
             .set("delivery.report.only.error", "true")
             .set("retry.backoff.ms", "5")
             .set("retry.backoff.max.ms", "100");
-        for (name, value) in [("linger.ms", "5"), ("queue.buffering.max.messages", "100000")] {
+        for (name, value) in [("linger.ms", "0"), ("queue.buffering.max.messages", "100000")] {
             if !self.cluster.properties.contains_key(name) {
                 config.set(name, value);
             }
