@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 use rdkafka::TopicPartitionList;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::KafkaError;
-use rdkafka::producer::{BaseProducer, Producer};
+use rdkafka::message::{Header as KafkaHeader, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::Destination;
 use crate::kafka::client::{ClusterOptions, Context};
 use crate::kafka::native::{self, Membership, NativeError, Outgoing, TopicHandle};
 use crate::kafka::transaction::{self, TransactionError};
+use crate::message::{Header, Message};
 
 #[derive(Debug, Clone)]
 pub struct KafkaSinkOptions {
@@ -135,15 +137,40 @@ impl KafkaSink {
 
     /// Queues one record. Waits while the queue is full.
     pub fn send(&self, destination: Destination, outgoing: &mut Outgoing<'_>) -> Result<(), SinkError> {
-        let topic = match destination {
+        let topic = self.topic(destination)?;
+        self.queue(outgoing.number, || native::produce(&self.producer, topic, outgoing))
+    }
+
+    /// Queues one message of another kind of source. Waits while the queue is full. `number`: the sender's own, returned
+    /// with a failed delivery.
+    pub fn send_message(&self, destination: Destination, message: &Message, number: usize) -> Result<(), SinkError> {
+        let topic = self.topic(destination)?;
+        self.queue(number, || {
+            let mut headers = OwnedHeaders::new_with_capacity(message.headers.len());
+            for header in &message.headers {
+                headers = headers.insert(kafka_header(header));
+            }
+            let mut record = BaseRecord::with_opaque_to(topic.name(), number).headers(headers);
+            record.key = message.key.as_deref();
+            record.payload = message.value.as_deref();
+            record.timestamp = message.timestamp_millis;
+            self.producer.send(record).map_err(|(error, _)| NativeError::of_client(&error))
+        })
+    }
+
+    fn topic(&self, destination: Destination) -> Result<&TopicHandle, SinkError> {
+        match destination {
             Destination::Forward => Some(&self.forward),
             Destination::DeadLetter => self.dead_letter.as_ref(),
             Destination::Duplicates => self.duplicates.as_ref(),
-        };
-        let topic = topic.ok_or(SinkError::NoTopic)?;
+        }
+        .ok_or(SinkError::NoTopic)
+    }
+
+    fn queue(&self, number: usize, mut produce: impl FnMut() -> Result<(), NativeError>) -> Result<(), SinkError> {
         let until = Instant::now() + self.timeout;
         loop {
-            match native::produce(&self.producer, topic, outgoing) {
+            match produce() {
                 Ok(()) => return Ok(()),
                 Err(error) if error.code == RDKafkaErrorCode::QueueFull && Instant::now() < until => {
                     if self.producer.in_flight_count() == 0 {
@@ -157,7 +184,7 @@ impl KafkaSink {
                     }
                 }
                 Err(error) if is_about_the_record(error.code) => {
-                    return Err(SinkError::Refused(vec![(outgoing.number, error.code)]));
+                    return Err(SinkError::Refused(vec![(number, error.code)]));
                 }
                 Err(error) => {
                     return Err(self.failure_soon().unwrap_or_else(|| TransactionError::of_produce(error).into()));
@@ -240,6 +267,10 @@ impl KafkaSink {
     pub fn poll(&self) {
         self.producer.poll(Duration::ZERO);
     }
+}
+
+fn kafka_header(header: &Header) -> KafkaHeader<'_, &[u8]> {
+    KafkaHeader { key: &header.name, value: header.value.as_deref() }
 }
 
 fn undelivered(code: RDKafkaErrorCode, text: &str) -> NativeError {

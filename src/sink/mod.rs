@@ -26,6 +26,7 @@ pub mod memory;
 pub mod names;
 pub mod nats;
 pub mod rabbitmq;
+pub mod kafka_slot;
 
 /// Which of the sink's destinations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,6 +5,7 @@
 use std::ffi::{CStr, c_void};
 use std::time::Duration;
 
+use rdkafka::error::KafkaError;
 use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 use rdkafka_sys as sys;
 
@@ -70,6 +71,12 @@ impl NativeError {
     /// The topic was deleted, or never was.
     pub fn is_unknown_topic(&self) -> bool {
         matches!(self.code, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic)
+    }
+
+    /// What the crate made of a code.
+    pub fn of_client(error: &KafkaError) -> NativeError {
+        let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+        NativeError { code, text: error.to_string(), retriable: false, fatal: false, requires_abort: false }
     }
 
     fn of(code: RDKafkaRespErr) -> NativeError {

@@ -17,6 +17,7 @@ const PARTITION_UNASSIGNED: i32 = -1;
 
 /// A topic to produce to, so that its name is looked up once.
 pub struct TopicHandle {
+    name: Box<str>,
     native: NonNull<sys::rd_kafka_topic_t>,
     _producer: Arc<BaseProducer<Context>>,
 }
@@ -31,7 +32,11 @@ impl TopicHandle {
         // SAFETY: the client lives as long as the Arc beside the object; no configuration is handed over.
         let native = unsafe { sys::rd_kafka_topic_new(producer.client().native_ptr(), name.as_ptr(), ptr::null_mut()) };
         let native = NonNull::new(native).ok_or_else(invalid)?;
-        Ok(TopicHandle { native, _producer: Arc::clone(producer) })
+        Ok(TopicHandle { name: topic.into(), native, _producer: Arc::clone(producer) })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
     }
 }
 
