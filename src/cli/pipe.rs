@@ -21,20 +21,25 @@ pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
 
 const ABOUT: &str = "Reads lines (NDJSON) and lets each event through once, on this machine alone";
 
+/// A paragraph is one line, which is folded to the terminal's width.
 const NOTES: &str = "\
-What it promises:
-  file to file  exactly once, even if it is killed: run the same command again and it goes on where it was.
-  a stream      never lost; after a crash the last window may come out twice. Send the stream again from its
-                beginning: what was forwarded is known. What stood in a pipe when Semel was ended must be sent again.
+From file to file each event comes out exactly once, even if semel is killed: run the same command again and it goes on \
+where it was.
 
-Claims stay in the store's folder, so that yesterday's file fed again yields nothing. An output that exists and was
-not written by the same store is refused, never overwritten; so is another input while a job is unfinished.
+From or to a stream nothing is lost, and after a crash the last window may come out twice. Send the stream again from \
+its beginning: what was forwarded is known. What stood in a pipe when semel was ended must be sent again.
 
-Lines are forwarded byte for byte; a last line without its end gets one. The `\\r` of a `\\r\\n` is not part of the
-event. Empty lines are skipped and counted. Lines without an id, that are not UTF-8 or longer than 16 MiB go to
+Claims stay in the store's folder, so that yesterday's file fed again yields nothing. An output that exists and was not \
+written by the same store is refused, never overwritten; so is another input while a job is unfinished. To give an \
+unfinished job up, name another output: it gets what was not claimed yet, or everything if another --store is named as \
+well.
+
+Lines are forwarded byte for byte; a last line without its end gets one. The `\\r` of a `\\r\\n` is not part of the \
+event. Empty lines are skipped and counted. Lines without an id, that are not UTF-8 or longer than 16 MiB go to \
 OUT.rejected (beside a stream ./semel-rejected.ndjson), or where --dead-letter says, with their place and the cause.
 
-Exit codes: 0 the input was read to its end, 1 failed, 64 refused, 129, 130 or 143 ended by a signal.";
+Exit codes: 0 the input was read to its end; 1 failed, or there were lines and every one was rejected; 64 refused; \
+129, 130 or 143 ended by a signal (hang-up, Ctrl-C, SIGTERM).";
 
 fn declare() -> Command {
     let path = |name: &'static str, shown: &'static str, help: &'static str| {
@@ -68,8 +73,12 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         Ok(summary) => {
             // Nothing can be told to whom does not listen.
             let _ = write!(std::io::stderr(), "{summary}");
-            let signal = signals::asked().filter(|_| summary.interrupted);
-            Ok(signal.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(signals::exit_code(signal))))
+            if let Some(signal) = signals::asked().filter(|_| summary.interrupted) {
+                return Ok(ExitCode::from(signals::exit_code(signal)));
+            }
+            let Some(problem) = summary.all_rejected() else { return Ok(ExitCode::SUCCESS) };
+            eprintln!("semel: {problem}");
+            Ok(ExitCode::FAILURE)
         }
         Err(error) if error.is_usage() => {
             eprintln!("semel: {}", chain(&error));

@@ -66,22 +66,50 @@ impl Mark {
     }
 }
 
+/// How to be rid of an unfinished job. Its claims stay, so that only another store knows nothing of them.
+pub(super) const GIVE_UP: &str = "name another output, which gets what was not claimed yet, or everything if another \
+                                  --store is named as well";
+
+/// What can be done about a file that is not as it was left.
+fn way_out(finished: bool, restore: &str) -> String {
+    match finished {
+        true => "move it away, and a new one is begun with what is new; or name another output".to_owned(),
+        false => format!("{restore} to go on; to give the job up, {GIVE_UP}"),
+    }
+}
+
+const PUT_BACK: &str = "move the former file back (a copy of it is another file)";
+const RESTORE: &str = "write the former bytes into it again (a copy in its place is another file)";
+
 /// Why a file is not written to.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOurs {
-    #[error("{} exists, and this store has no record of having written it; nothing is overwritten", path.display())]
+    #[error(
+        "{} exists, and this store has no record of having written it; nothing is overwritten: move it away, name another \
+         file, or with --store the store that wrote it", path.display()
+    )]
     Unknown { path: PathBuf },
-    #[error("{} is not the file that was written before: it was replaced", path.display())]
-    Replaced { path: PathBuf },
-    #[error("{} has {found} bytes, fewer than the {recorded} that were written", path.display())]
-    Short { path: PathBuf, found: u64, recorded: u64 },
-    #[error("{} has {found} bytes, more than the {recorded} that were written: somebody else added to it", path.display())]
+    #[error("{} is not the file that was written before: it was replaced; {}", path.display(), way_out(*finished, PUT_BACK))]
+    Replaced { path: PathBuf, finished: bool },
+    #[error(
+        "{} has {found} bytes, fewer than the {recorded} that were written; {}", path.display(), way_out(*finished, RESTORE)
+    )]
+    Short { path: PathBuf, finished: bool, found: u64, recorded: u64 },
+    #[error(
+        "{} has {found} bytes, more than the {recorded} that were written: somebody else added to it; cut it back to \
+         {recorded} bytes, or {}", path.display(), way_out(true, "")
+    )]
     Grown { path: PathBuf, found: u64, recorded: u64 },
-    #[error("{} was changed within the {recorded} bytes that were written", path.display())]
-    Changed { path: PathBuf, recorded: u64 },
-    #[error("{} is gone, but the job that writes it is not finished ({recorded} bytes were written)", path.display())]
+    #[error(
+        "{} was changed within the {recorded} bytes that were written; {}", path.display(), way_out(*finished, RESTORE)
+    )]
+    Changed { path: PathBuf, finished: bool, recorded: u64 },
+    #[error(
+        "{} is gone, but the job that writes it is not finished ({recorded} bytes were written); {}", path.display(),
+        way_out(false, PUT_BACK)
+    )]
     Gone { path: PathBuf, recorded: u64 },
-    #[error("{} is being written by another process", path.display())]
+    #[error("{} is being written by another process; wait for its end, or name another file", path.display())]
     InUse { path: PathBuf },
     #[error("{} cannot be opened", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -128,14 +156,14 @@ impl KeptFile {
         let mut kept = KeptFile::locked(path, file)?;
         let found = kept.file.metadata().map_err(io)?.len();
         if kept.identity != mark.identity {
-            return Err(NotOurs::Replaced { path: path.into() });
+            return Err(NotOurs::Replaced { path: path.into(), finished });
         }
         if found < recorded {
-            return Err(NotOurs::Short { path: path.into(), found, recorded });
+            return Err(NotOurs::Short { path: path.into(), finished, found, recorded });
         }
         kept.before = Before::read(&kept.file, recorded).map_err(io)?;
         if kept.before.digest() != mark.before {
-            return Err(NotOurs::Changed { path: path.into(), recorded });
+            return Err(NotOurs::Changed { path: path.into(), finished, recorded });
         }
         if found > recorded {
             if finished {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::files::{Before, Identity, Mark};
+use super::files::{Before, GIVE_UP, Identity, Mark};
 use super::lines::{Place, TooLong};
 use super::report::Counts;
 
@@ -75,28 +75,34 @@ impl InputMark {
 pub enum Refused {
     #[error(
         "{output} is the output of an unfinished job that reads {recorded} (line {line} is next); {given} is another \
-         input: finish that one first, or name another output"
+         input{}: finish that job first; to give it up, {GIVE_UP}",
+        replaced(recorded, given)
     )]
     OtherInput { output: String, recorded: String, given: String, line: u64 },
     #[error(
         "{input} was changed: what stands before byte {position}, up to where it was read, is not what was read; \
-         name another output to read it from its beginning"
+         restore it to go on; to read it from its beginning, {GIVE_UP}"
     )]
     InputChanged { input: String, position: u64 },
     #[error(
         "{output} was made with the {what} `{recorded}`, not with `{given}`: what was claimed so far means something \
-         else; name another output"
+         else; name another output, or {way_out}"
     )]
-    OtherMeaning { output: String, what: &'static str, recorded: String, given: String },
+    OtherMeaning { output: String, what: &'static str, recorded: String, given: String, way_out: String },
     #[error(
         "the unfinished job that writes {output} has rejected lines in {recorded}, not in {given}: finish it as it was \
-         begun"
+         begun, with --dead-letter {recorded}; to give it up, {GIVE_UP}"
     )]
     OtherRejects { output: String, recorded: String, given: String },
-    #[error("the record of the job that writes {output} cannot be read")]
+    #[error("the record of the job that writes {output} cannot be read; name another output")]
     Unreadable { output: String, source: serde_json::Error },
-    #[error("the record of the job that writes {output} is of another version")]
+    #[error("the record of the job that writes {output} is of another version of semel; name another output")]
     Version { output: String },
+}
+
+/// One name, two files.
+fn replaced(recorded: &str, given: &str) -> &'static str {
+    if recorded == given { " (the file that was read had this name too, and was replaced)" } else { "" }
 }
 
 /// What a job is asked to do.
@@ -166,17 +172,19 @@ impl Job {
     /// Whether what is asked goes on with this job, begins the next feed of its output, or is refused.
     pub fn goes_on(&self, asked: &Asked<'_>) -> Result<From, Refused> {
         let output = || self.output.path.clone();
-        let other = |what, recorded: &str, given: &str| Refused::OtherMeaning {
+        let other = |what, recorded: &str, given: &str, way_out| Refused::OtherMeaning {
             output: output(),
             what,
             recorded: recorded.into(),
             given: given.into(),
+            way_out,
         };
         if self.scope != asked.scope {
-            return Err(other("scope", &self.scope, asked.scope));
+            return Err(other("scope", &self.scope, asked.scope, format!("say --scope {}", self.scope)));
         }
         if self.recipe_digest != asked.recipe_digest && !asked.accept_recipe {
-            return Err(other("event id and time", &self.recipe, asked.recipe));
+            let accept = format!("accept the change with --accept-recipe {}", asked.recipe_digest);
+            return Err(other("event id and time", &self.recipe, asked.recipe, accept));
         }
         let same_input = self.input.same_input(asked.input);
         let unchanged = |file| Before::read(file, self.place.position).is_ok_and(|now| now.digest() == self.before);

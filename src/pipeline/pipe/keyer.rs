@@ -1,9 +1,11 @@
 //! What is to become of a line, as far as the line alone can tell.
 
 use crate::clock::SharedClock;
-use crate::config::extraction::Keys;
+use crate::config::extraction::{EVENT_ID, EVENT_TIME, Keys};
 use crate::config::pipe::PipeConfig;
 use crate::config::policy::Unclaimable;
+use crate::config::retention::{RETENTION_WEEKS, WEEKS_AHEAD};
+use crate::config::setting::Setting;
 use crate::key::{Bounds, Extraction, KeyError, NoHeaders, OutOfBounds, TimeError, Unkeyed, View};
 use crate::protocol::event::EventTime;
 use crate::store::embedded::ClaimKey;
@@ -24,6 +26,17 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// What to look at where every line ends so.
+    pub fn setting(&self) -> Option<&'static Setting> {
+        match self {
+            Cause::NotUtf8 | Cause::TooLong => None,
+            Cause::Id(_) => Some(&EVENT_ID),
+            Cause::Time(_) => Some(&EVENT_TIME),
+            Cause::Bounds(OutOfBounds::Old { .. }) => Some(&RETENTION_WEEKS),
+            Cause::Bounds(OutOfBounds::Ahead { .. }) => Some(&WEEKS_AHEAD),
+        }
+    }
+
     /// One word, for programs.
     pub fn word(&self) -> &'static str {
         match self {

@@ -30,7 +30,7 @@ use self::output::Stream;
 use self::reader::{Limits, Reader, Then, Window};
 use self::recipe::Recipe;
 use self::rejects::Rejects;
-use self::report::{Counts, Summary};
+use self::report::{Causes, Counts, Summary};
 use self::settle::{Scratch, SettleError, Settler};
 use self::target::Target;
 use crate::clock::SharedClock;
@@ -222,6 +222,7 @@ fn to_file<'a>(
         rejects,
         job: Some((name, job)),
         before,
+        causes: Causes::default(),
         scratch: Scratch::default(),
     };
     Ok(Ready { input, settler, scope, went_on: position > 0, output_name: path.display().to_string() })
@@ -251,6 +252,7 @@ fn to_stream<'a>(
         rejects: Rejects::appended(rejects),
         job: None,
         before: Before::default(),
+        causes: Causes::default(),
         scratch: Scratch::default(),
     };
     Ok(Ready { input, settler, scope, went_on: false, output_name: name })
@@ -314,6 +316,7 @@ impl Ready<'_> {
             bytes,
             took: begin.elapsed(),
             in_all,
+            causes: settler.causes,
             interrupted,
         })
     }

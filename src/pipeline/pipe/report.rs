@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::keyer::Cause;
+use crate::config::setting::Setting;
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Lines, empty ones included.
@@ -30,6 +33,26 @@ impl Counts {
     }
 }
 
+/// Why lines were rejected, and how many for each cause. Lines that were rejected when the same input was read before
+/// count here too, though they are not written again.
+#[derive(Debug, Default)]
+pub struct Causes(Vec<(&'static str, Option<&'static Setting>, u64)>);
+
+impl Causes {
+    pub fn add(&mut self, cause: &Cause) {
+        let (word, setting) = (cause.word(), cause.setting());
+        let name = |setting: Option<&Setting>| setting.map(|setting| setting.name);
+        match self.0.iter().position(|(known, of, _)| *known == word && name(*of) == name(setting)) {
+            Some(at) => self.0[at].2 += 1,
+            None => self.0.push((word, setting, 1)),
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.0.iter().map(|(_, _, count)| count).sum()
+    }
+}
+
 /// What one run did.
 #[derive(Debug)]
 pub struct Summary {
@@ -41,8 +64,31 @@ pub struct Summary {
     pub took: Duration,
     /// Since the input's beginning, where this run went on with an earlier one.
     pub in_all: Option<Counts>,
+    /// Of this run.
+    pub causes: Causes,
     /// Asked to end before the input did.
     pub interrupted: bool,
+}
+
+impl Summary {
+    /// There were lines and every one was rejected: what to look at. More likely than such an input is a setting that
+    /// does not fit it.
+    pub fn all_rejected(&self) -> Option<String> {
+        let Counts { forwarded, duplicates, rejected, unclaimed, .. } = self.in_all.unwrap_or(self.counts);
+        // Those of the last time stand among the duplicates.
+        let again = self.causes.total() - self.counts.rejected;
+        let lines = rejected + again;
+        if lines == 0 || forwarded + unclaimed > 0 || duplicates > again {
+            return None;
+        }
+        let lines = grouped(lines);
+        let most = self.causes.0.iter().max_by_key(|(_, _, count)| count);
+        let most = most.map_or_else(String::new, |(word, setting, count)| {
+            let look = setting.map_or_else(String::new, |setting| format!(": look at --{}", setting.flag()));
+            format!(", {} of {lines} as {word}{look}", grouped(*count))
+        });
+        Some(format!("every line was rejected{most}. each stands with its cause in {}", self.rejects))
+    }
 }
 
 impl fmt::Display for Summary {

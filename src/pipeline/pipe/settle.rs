@@ -24,7 +24,7 @@ use super::keyer::Fate;
 use super::output::Output;
 use super::reader::{Then, Window};
 use super::rejects::{Rejected, Rejects};
-use super::report::Counts;
+use super::report::{Causes, Counts};
 use crate::clock::SharedClock;
 use crate::protocol::event::Week;
 use crate::store::StoreError;
@@ -54,6 +54,7 @@ pub struct Settler<'a> {
     pub job: Option<(Vec<u8>, Job)>,
     /// The input's last bytes before the job's place.
     pub before: Before,
+    pub causes: Causes,
     pub scratch: Scratch,
 }
 
@@ -132,6 +133,11 @@ impl Settler<'_> {
             let position = window.begins.position + u64::from(line.start);
             let whole = &window.bytes[line.start as usize..line.end as usize];
             counts.read += u64::from(line.ends_line());
+            if let Fate::Reject(cause) = &line.fate
+                && line.ends_line()
+            {
+                self.causes.add(cause);
+            }
             let forward = match &line.fate {
                 Fate::Claim(_) if first[n] => {
                     counts.forwarded += 1;

@@ -170,6 +170,72 @@ fn an_output_that_is_not_the_recorded_one_is_never_touched() {
     }
 }
 
+/// An unfinished job whose output was taken away: what the refusal names helps, and nothing was lost by it.
+#[test]
+fn an_unfinished_job_is_gone_on_with_or_given_up() {
+    let by_id = ["--event-id", "json:/id"];
+    let run = |bench: &Bench, rest: &[&str]| bench.pipe(&[&by_id[..], rest].concat());
+    let taken_away = || {
+        let bench = Bench::new();
+        unfinished(&bench);
+        std::fs::rename(bench.path("out"), bench.path("elsewhere")).expect("renamed");
+        let refused = run(&bench, &["in", "out"]);
+        refused.assert_refused(&["/out is gone", "move the former file back", "name another output", "--store"]);
+        bench
+    };
+    let bench = taken_away();
+    std::fs::rename(bench.path("elsewhere"), bench.path("out")).expect("renamed");
+    run(&bench, &["in", "out"]).assert_done();
+    assert_eq!(bench.read("out"), "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n");
+
+    let bench = taken_away();
+    run(&bench, &["in", "other"]).assert_done();
+    assert_eq!(bench.read("other"), "{\"id\":3}\n", "what was not claimed yet");
+
+    let bench = taken_away();
+    run(&bench, &["--store", "embedded:./second", "in", "other"]).assert_done();
+    assert_eq!(bench.read("other"), "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n", "everything");
+
+    let bench = Bench::new();
+    unfinished(&bench);
+    bench.write("out", "{\"id\":1}\n");
+    run(&bench, &["in", "out"]).assert_refused(&["fewer", "write the former bytes into it again"]);
+    bench.write("out", "{\"id\":1}\n{\"id\":2}\n");
+    run(&bench, &["in", "out"]).assert_done();
+}
+
+/// Once its job is finished, an output may be anywhere: the next run begins a new one.
+#[test]
+fn a_finished_output_that_was_changed_is_moved_away_or_cut_back() {
+    let bench = Bench::new();
+    let run = |input: &str| bench.pipe(&["--event-id", "json:/id", input, "out"]);
+    bench.write("day1", DAY_1);
+    bench.write("day2", DAY_2);
+    run("day1").assert_done();
+    let right = bench.read("out");
+    bench.write("out", format!("{right}mine\n"));
+    let length = right.len();
+    run("day2").assert_refused(&["more than", &format!("cut it back to {length} bytes"), "move it away"]);
+    bench.write("out", &right);
+    run("day1").assert_done();
+    bench.write("out", "mine\n");
+    run("day2").assert_refused(&["fewer", "move it away, and a new one is begun with what is new"]);
+    std::fs::rename(bench.path("out"), bench.path("mine")).expect("renamed");
+    run("day2").assert_done();
+    assert_eq!(bench.read("out"), "{\"id\":4}\n");
+}
+
+#[test]
+fn a_job_is_gone_on_with_in_the_scope_it_was_begun_in() {
+    let bench = Bench::new();
+    unfinished(&bench);
+    let run = |args: &[&str]| bench.pipe(&[&["--event-id", "json:/id"], args, &["in", "out"]].concat());
+    run(&["--scope", "audit"]).assert_refused(&["scope `default`", "say --scope default"]);
+    std::fs::copy(bench.path("in"), bench.path("copy")).expect("copied");
+    std::fs::rename(bench.path("copy"), bench.path("in")).expect("replaced");
+    run(&["--scope", "default"]).assert_refused(&["was replaced", "name another output"]);
+}
+
 #[test]
 fn a_file_of_somebody_else_is_never_overwritten() {
     let bench = Bench::new();
@@ -290,7 +356,8 @@ fn the_help_tells_what_is_promised() {
     let ran = semel(&std::env::temp_dir(), &["pipe", "--help"]).output().expect("the binary runs");
     let help = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success());
-    for word in ["exactly once", "may come out twice", "OUT.rejected", "--event-id", "default: digest"] {
+    for word in ["exactly once", "may come out twice", "OUT.rejected", "--event-id", "default: digest", "every one was"]
+    {
         assert!(help.contains(word), "`{word}` is missing in {help}");
     }
 }

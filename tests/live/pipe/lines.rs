@@ -68,7 +68,8 @@ fn every_shape_of_a_line() {
         let bench = Bench::new();
         bench.write("in", input);
         let ran = bench.pipe(&[&BY_ID[..], &["in", "out"]].concat());
-        ran.assert_done();
+        let all_rejected = out.is_empty() && !right.is_empty();
+        assert_eq!(ran.code, Some(i32::from(all_rejected)), "{why}: {ran:?}");
         assert_eq!(std::fs::read(bench.path("out")).expect("an output"), out, "{why}");
         let found = rejected(&bench, "out.rejected");
         let found: Vec<_> =
@@ -107,10 +108,47 @@ fn a_rejected_line_is_kept_whole_and_tells_its_origin() {
     let again = bench.pipe(&[&BY_ID[..], &["in", "out"]].concat());
     assert_eq!((again.count("rejected"), again.count("duplicates")), (0, 3), "the same lines again");
     bench.write("more", "{}\n");
-    bench.pipe(&[&BY_ID[..], &["more", "out"]].concat()).assert_done();
+    assert_eq!(bench.pipe(&[&BY_ID[..], &["more", "out"]].concat()).code, Some(1), "nothing else was in it");
     assert_eq!(rejected(&bench, "out.rejected").len(), 3, "appended by the next feed");
     bench.pipe(&[&BY_ID[..], &["--dead-letter", "dead", "in", "other"]].concat()).assert_done();
     assert_eq!((rejected(&bench, "dead").len(), bench.exists("other.rejected")), (2, false));
+}
+
+/// More likely than an input of such lines is a setting that does not fit it.
+#[test]
+fn an_input_of_nothing_but_rejected_lines_is_a_failure() {
+    let old = "{\"id\":1,\"at\":\"1971-01-01T00:00:00Z\"}\n";
+    let ahead = "{\"id\":1,\"at\":\"2999-01-01T00:00:00Z\"}\n";
+    let by_time = ["--event-id", "json:/id", "--event-time", "json:/at"];
+    let cases: [(&str, &[&str], &str); 5] = [
+        ("\n{}\n[]\nhello\n", &BY_ID, ", 2 of 3 as missing-id: look at --event-id."),
+        ("{\"id\":1}\n", &by_time, ", 1 of 1 as missing-time: look at --event-time."),
+        ("{}\n{\"id\":1,\"at\":true}\n", &["--event-id", "key"], ", 2 of 2 as missing-id: look at --event-id."),
+        (old, &by_time, ", 1 of 1 as old-event: look at --retention-weeks."),
+        (ahead, &by_time, ", 1 of 1 as future-event: look at --weeks-ahead."),
+    ];
+    for (input, args, words) in cases {
+        let bench = Bench::new();
+        bench.write("in", input);
+        let run = || bench.pipe(&[args, &["in", "out"]].concat());
+        let first = run();
+        assert_eq!(first.code, Some(1), "{first:?}");
+        let told = first.err.lines().last().expect("a line");
+        assert!(told.starts_with("semel: every line was rejected, ") && told.contains(words), "{first:?}");
+        assert!(told.ends_with("out.rejected"), "{first:?}");
+        let again = run();
+        assert_eq!((again.code, again.err.lines().last()), (Some(1), Some(told)), "the same lines, the same answer");
+    }
+    // A single line that is claimed, or known, makes the difference; so does an input without lines.
+    let bench = Bench::new();
+    bench.write("in", "{}\n{\"id\":1}\n");
+    bench.pipe(&[&BY_ID[..], &["in", "out"]].concat()).assert_done();
+    bench.write("known", "{}\n{\"id\":1}\n");
+    bench.pipe(&[&BY_ID[..], &["known", "out"]].concat()).assert_done();
+    bench.write("empty", "\n\n");
+    bench.pipe(&[&BY_ID[..], &["empty", "out"]].concat()).assert_done();
+    let forwarded = bench.pipe_from(b"{}\n", &["--event-id", "json:/id", "--missing-id", "forward"]);
+    assert_eq!((forwarded.code, forwarded.out.as_str()), (Some(0), "{}\n"));
 }
 
 /// Memory is bounded, nothing disappears, and the lines around it come through.
