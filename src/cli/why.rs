@@ -45,8 +45,13 @@ fn show(found: &Found) {
     let claim = &found.claim;
     println!("\nscope     {}", claim.scope);
     println!("week      {}", claim.week);
-    println!("claimed   by {} at {}", found.origin(), operator::time(claim.first_seen_at));
+    let at = operator::time(claim.first_seen_at);
+    match found.line() {
+        Some(_) => println!("claimed   by semel pipe at {at}\nline      {}", found.origin()),
+        None => println!("claimed   by {} at {at}", found.origin()),
+    }
     match (claim.holder.lane, &claim.stream, &found.group) {
+        (None, ..) if found.line().is_some() => {}
         (None, ..) => println!("lane      none"),
         (Some(lane), _, Some(group)) => {
             println!("lane      {lane} of group {group}, position {}", claim.holder.position)
@@ -92,7 +97,7 @@ fn nothing(config: &OperatorConfig, scope: Option<&Scope>) -> String {
     format!(
         "nothing claimed it: no claim of this id in {place}. a copy that is read now is forwarded. one that was dropped was \
          not dropped as a duplicate of it, or the claim is gone. look at: whether it was read at all (the group's lag); \
-         the dead-letter topic; the way ids are extracted {recipe}; its week, if that is before {first_kept} and was \
+         the dead-letter topic or, of `semel pipe`, the file of rejected lines; the way ids are extracted {recipe}; its week, if that is before {first_kept} and was \
          retired; `semel release`, if somebody freed it"
     )
 }
@@ -106,6 +111,7 @@ fn as_json(event_id: &EventId, scope: Option<&Scope>, found: &[Found], conclusio
             "topic": claim.topic,
             "partition": claim.partition,
             "offset": claim.offset,
+            "pipe": found.line().is_some(),
             "first_seen_at": operator::time(claim.first_seen_at),
             "lane": claim.holder.lane.map(|lane| lane.0),
             "position": claim.holder.position,

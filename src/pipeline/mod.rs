@@ -6,6 +6,11 @@ pub mod preflight;
 pub mod retention;
 pub mod transactional;
 
+/// `1 claim`, `2 claims`.
+pub fn counted(count: u64, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
 /// An error and its causes in one line, for the log.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();

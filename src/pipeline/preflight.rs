@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::config::sink::Partitioning;
 use crate::kafka::admin::{AdminError, TopicFacts, cluster_id, topic_facts};
 use crate::key::TimeRecipe;
+use crate::pipeline::counted;
 use crate::pipeline::transactional::wiring;
 use crate::protocol::lane::{StreamId, TopicId};
 use crate::store::StreamState;
@@ -98,8 +99,9 @@ fn check_partitions<'a>(
     let there = forward.partitions.unwrap_or(0);
     if config.sink.partitioning == Partitioning::Same && there > 0 && most > there {
         found.problems.push(format!(
-            "topic {}: it has {there} partitions, the source {most}: partition=same needs as many",
-            config.sink.topic
+            "topic {}: it has {}, the source {most}: partition=same needs as many",
+            config.sink.topic,
+            counted(there as u64, "partition")
         ));
     }
 }

@@ -174,12 +174,12 @@ fn an_event_is_let_through_again() {
     expect(&["release", "event", "once"], &world.settings, 0, &dry);
     assert_eq!(everything(&world), before);
 
-    expect(&["release", "event", "once", "--week", "undated", "--yes"], &world.settings, 0, &["1 claims deleted"]);
+    expect(&["release", "event", "once", "--week", "undated", "--yes"], &world.settings, 0, &["1 claim deleted"]);
     assert_eq!(claims(&database), 1);
     expect(&["release", "event", "other", "--yes"], &world.settings, 0, &["there is nothing to free"]);
     expect(&["release", "event", "once", "--week", "2026-01-07"], &world.settings, 64, &["begins on 2026-01-05"]);
     assert_eq!(claims(&database), 1);
-    expect(&["release", "event", "once", "--yes"], &world.settings, 0, &["1 claims deleted"]);
+    expect(&["release", "event", "once", "--yes"], &world.settings, 0, &["1 claim deleted"]);
     assert_eq!(claims(&database), 0);
 
     // A copy of it is forwarded now, once.
@@ -267,7 +267,7 @@ fn a_lost_settled_offset_is_recovered() {
     expect(&["check"], &world.settings, 1, &[&format!("FAIL  partition {}/2", world.input), "semel recover"]);
 
     let before = everything(&world);
-    let words = ["the settled offset is gone", "3 partitions are recovered", "is lost", "dry run: nothing was changed"];
+    let words = ["the settled offset is gone", "3 partitions to recover", "is lost", "dry run: nothing was changed"];
     expect(&["recover"], &world.settings, 0, &words);
     assert_eq!(everything(&world), before);
 
@@ -282,7 +282,7 @@ fn a_lost_settled_offset_is_recovered() {
     }
     assert_eq!(claims(&Database::open(&world.database)), kept, "no claim is released");
     expect(&["recover", "--yes"], &world.settings, 0, &["nothing to recover"]);
-    expect(&["check"], &world.settings, 0, &["3 partitions go on where they left off"]);
+    expect(&["check"], &world.settings, 0, &["a start goes on where 3 partitions left off"]);
 
     sent.extend(world.send(world.recipe(1, 300).iter()));
     let daemon = world.daemon("one");
@@ -308,7 +308,7 @@ fn only_what_is_halted_is_recovered() {
         rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect::<Vec<(String, i64, Option<i64>)>>()
     };
     let (before, settled) = (streams(), world.offsets(true, true));
-    let words = ["the settled offset is not semel's", "1 partitions are recovered", "/1: goes on at"];
+    let words = ["the settled offset is not semel's", "1 partition to recover", "/1: goes on at"];
     expect(&["recover", "--yes"], &world.settings, 0, &words);
     for (was, is) in before.iter().zip(streams()) {
         assert_eq!(was.0.ends_with("/1"), *was != is, "{was:?} became {is:?}");
@@ -379,14 +379,14 @@ fn check_finds_nothing_wrong_and_changes_nothing() {
         "transaction.state.log.replication.factor is 1: a crash of that broker",
         "offsets.topic.replication.factor is 1: a crash of that broker",
         &topic,
-        "2 partitions, 1 replicas",
+        "2 partitions, 1 replica,",
         "warn  topic",
         "transactional ids semel.",
         "this client may read the source's and write the sink's",
         "nobody is in it, as it should be",
         "2 open lanes, all for this recipe",
         "no other group claims the same topics",
-        "partitions go on where they left off",
+        "a start goes on where 2 partitions left off",
     ];
     let text = expect(&["check"], &world.settings, 0, &words);
     assert!(!text.contains("FAIL"), "{text}");
@@ -397,7 +397,7 @@ fn check_finds_nothing_wrong_and_changes_nothing() {
     world.set("SEMEL_INSTANCE", "one");
     world.send(messages(2, &[(0, "c")]));
     world.wait_done(SOON);
-    expect(&["check"], &world.settings, 0, &["1 members now", "it is at work"]);
+    expect(&["check"], &world.settings, 0, &["1 member now", "it is at work"]);
     world.send(messages(1, &[(1, "b")]));
     world.wait_done(SOON);
     assert!(daemon.has_ended().is_none() && !daemon.log_text().contains("fenced"), "{}", daemon.tail());
@@ -541,8 +541,15 @@ fn an_embedded_store_is_looked_at_and_never_made() {
     let output = folder.path().join("out.ndjson");
     let paths = [&input, &output].map(|path| path.to_str().expect("UTF-8"));
     expect(&["pipe", "--event-id", "json:/id", paths[0], paths[1]], &settings, 0, &[]);
-    expect(&["why", "1"], &settings, 0, &["scope     default", "week      undated"]);
-    expect(&["partitions"], &settings, 0, &["undated, kept for ever"]);
-    expect(&["release", "event", "1", "--scope", "default", "--yes"], &settings, 0, &["1 claims deleted"]);
+    let line = format!("line      {}, byte 0", input.canonicalize().expect("a path").display());
+    let words = ["scope     default", "week      undated", "claimed   by semel pipe at ", &line, "forwarded the line"];
+    let text = expect(&["why", "1"], &settings, 0, &words);
+    assert!(!text.contains("lane") && !text.contains('?'), "a line has neither lane nor partition:\n{text}");
+    expect(&["why", "2"], &settings, 0, &["byte 9"]);
+    let text = expect(&["partitions"], &settings, 0, &["undated, kept for ever"]);
+    assert!(!text.contains("0 B"), "two claims take some room:\n{text}");
+    let words = [", byte 0", "1 claim would be deleted"];
+    expect(&["release", "event", "1", "--scope", "default"], &settings, 0, &words);
+    expect(&["release", "event", "1", "--scope", "default", "--yes"], &settings, 0, &["1 claim deleted"]);
     expect(&["why", "1"], &settings, 0, &["nothing claimed it"]);
 }

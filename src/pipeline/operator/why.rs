@@ -130,8 +130,16 @@ impl Settled<'_> {
 }
 
 impl Found {
-    /// `topic/partition/offset`, as far as they are known.
+    /// Where the line begins that `semel pipe` claimed it for: its claims have neither lane nor partition.
+    pub fn line(&self) -> Option<i64> {
+        self.claim.offset.filter(|_| self.claim.holder.lane.is_none() && self.claim.partition.is_none())
+    }
+
+    /// `topic/partition/offset`, as far as they are known; of a line its input and place.
     pub fn origin(&self) -> String {
+        if let Some(position) = self.line() {
+            return format!("{}, byte {position}", self.claim.topic);
+        }
         let part = |number: Option<String>| number.unwrap_or_else(|| "?".to_owned());
         match (self.claim.partition, self.claim.offset) {
             (None, None) => self.claim.topic.clone(),
@@ -151,8 +159,13 @@ impl Found {
         };
         let position = self.claim.holder.position;
         match &self.state {
+            State::WithoutLane if self.line().is_some() => format!(
+                "settled for ever: `semel pipe` forwarded the line that begins there. {week} is a duplicate of it and is \
+                 dropped"
+            ),
             State::WithoutLane => format!(
-                "settled for ever: a try claim, an import or an earlier guard made it. {week} is a duplicate and is dropped"
+                "settled for ever: it was imported, or the guard before Semel made it. {week} is a duplicate of it and is \
+                 dropped"
             ),
             State::LaneClosed => format!(
                 "settled: its lane is closed, and closing a lane frees what it had not settled. {week} is a duplicate of \

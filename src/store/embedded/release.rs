@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fjall::{Keyspace, OwnedWriteBatch, UserKey};
+use fjall::{AbstractTree, Keyspace, OwnedWriteBatch, UserKey};
 
 use super::Trouble;
 use super::body;
@@ -160,7 +160,8 @@ impl Inner {
             first: week,
             last: week,
             claims_estimate: Some(space.approximate_len() as u64),
-            bytes: Some(space.disk_space()),
+            // What no table holds yet stands in the journal.
+            bytes: Some(space.disk_space() + space.tree.active_memtable().size()),
         };
         self.weeks.iter().map(room).collect()
     }

@@ -7,8 +7,8 @@ use crate::config::Config;
 use crate::kafka::admin::broker_settings;
 use crate::kafka::client::ClusterOptions;
 use crate::kafka::groups::Groups;
-use crate::pipeline::chain;
 use crate::pipeline::transactional::wiring;
+use crate::pipeline::{chain, counted};
 
 /// What is asked for of a broker's settings, and what it is when nobody says otherwise (Kafka's own defaults).
 const TRANSACTION_MAX: (&str, u64) = ("transaction.max.timeout.ms", 900_000);
@@ -38,7 +38,8 @@ pub(super) fn check(facts: &mut Facts, config: &Config) -> Option<Groups> {
             return None;
         }
     }
-    facts.ok("kafka", format!("cluster {id} with {} brokers at {}", ids.len(), source.brokers));
+    let brokers = counted(ids.len() as u64, "broker");
+    facts.ok("kafka", format!("cluster {id} with {brokers} at {}", source.brokers));
     settings(facts, config, &source, &ids);
     Some(groups)
 }

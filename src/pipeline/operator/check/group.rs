@@ -3,10 +3,10 @@
 use super::{ASK, Facts};
 use crate::config::Config;
 use crate::kafka::groups::Groups;
-use crate::pipeline::chain;
 use crate::pipeline::operator::Claims;
 use crate::pipeline::operator::settled::settled_group;
 use crate::pipeline::operator::standing::{Partitions, Standing, known, standings};
+use crate::pipeline::{chain, counted};
 use crate::protocol::recovery::recovered;
 use crate::protocol::start::{Start, Why};
 use crate::source::kafka::KafkaSource;
@@ -31,15 +31,12 @@ pub(super) fn check(facts: &mut Facts, config: &Config, groups: &Groups) -> usiz
             facts.fail(&about, format!("this client lacks {} on it: allow Read", lacks.join(" and ")));
         } else if own {
             members = found.members.len();
-            facts.ok(&about, format!("{members} members now; this client may read it"));
+            facts.ok(&about, format!("{} now; this client may read it", counted(members as u64, "member")));
         } else if found.members.is_empty() {
             facts.ok(&about, "nobody is in it, as it should be; this client may read it");
         } else {
-            let count = found.members.len();
-            facts.fail(
-                &about,
-                format!("{count} members: it holds {group}'s settled offsets, nobody may join it. stop them"),
-            );
+            let count = counted(found.members.len() as u64, "member");
+            facts.fail(&about, format!("{count}: it holds {group}'s settled offsets, nobody may join it. stop them"));
         }
     }
     members
@@ -59,27 +56,30 @@ pub(super) fn recipe(facts: &mut Facts, config: &Config, partitions: &Partitions
             (false, _) => other_scope += 1,
         }
     }
+    let lanes = counted(other_recipe, "lane");
     if other_recipe > 0 && config.keys.accept_change {
         facts.warn(
             "recipe",
-            format!("{other_recipe} lanes were opened for another; SEMEL_ACCEPT_RECIPE lets the start go on: old claims are not recognised"),
+            format!(
+                "{lanes} opened for another; SEMEL_ACCEPT_RECIPE lets the start go on: old claims are not recognised"
+            ),
         );
     } else if other_recipe > 0 {
         facts.fail(
             "recipe",
             format!(
-                "{other_recipe} lanes of this scope were opened for another than {digest}: event ids or times are \
-                 extracted in another way now, and old claims would not be recognised. undo it, use a new scope, or set \
+                "{lanes} of this scope opened for another than {digest}: event ids or times are extracted in another way \
+                 now, and old claims would not be recognised. undo it, use a new scope, or set \
                  SEMEL_ACCEPT_RECIPE={digest}"
             ),
         );
     } else {
-        facts.ok("recipe", format!("{same} open lanes, all for this recipe ({digest})"));
+        facts.ok("recipe", format!("{}, all for this recipe ({digest})", counted(same, "open lane")));
     }
     if other_scope > 0 {
         facts.warn(
             format!("scope {}", config.scope),
-            format!("{other_scope} lanes were opened for another scope: their events count anew under this one"),
+            format!("{} opened for another scope: events count anew under this one", counted(other_scope, "lane")),
         );
     }
 }
@@ -130,7 +130,8 @@ pub(super) fn starts(
         }
     }
     if going_on > 0 {
-        facts.ok(format!("group {group}"), format!("{going_on} partitions go on where they left off"));
+        facts
+            .ok(format!("group {group}"), format!("a start goes on where {} left off", counted(going_on, "partition")));
     }
 }
 

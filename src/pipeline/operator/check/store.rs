@@ -7,8 +7,8 @@ use crate::clock::Clock;
 use crate::config::store::{Postgres, Store};
 use crate::config::{Config, mask};
 use crate::key::Bounds;
-use crate::pipeline::chain;
 use crate::pipeline::operator::Claims;
+use crate::pipeline::{chain, counted};
 use crate::protocol::event::{EventTime, Week};
 use crate::store::open;
 use crate::store::postgres::PostgresStore;
@@ -142,7 +142,10 @@ fn connections(facts: &mut Facts, postgres: &Postgres, workers: usize, server: &
     if postgres.connections < workers {
         facts.warn(
             "store",
-            format!("{workers} workers share {} connections: raise SEMEL_STORE_CONNECTIONS", postgres.connections),
+            format!(
+                "{workers} workers share {}: raise SEMEL_STORE_CONNECTIONS",
+                counted(postgres.connections as u64, "connection")
+            ),
         );
     }
     if postgres.connections as i64 > server.connections_max {

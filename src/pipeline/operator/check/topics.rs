@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{ASK, Facts, Level};
 use crate::config::Config;
 use crate::kafka::groups::Groups;
-use crate::pipeline::{chain, preflight};
+use crate::pipeline::{chain, counted, preflight};
 
 /// Whether all are there.
 pub(super) fn check(facts: &mut Facts, config: &Config, groups: &Groups) -> bool {
@@ -22,9 +22,10 @@ pub(super) fn check(facts: &mut Facts, config: &Config, groups: &Groups) -> bool
         let about = format!("topic {name}");
         let Some(partitions) = found.partitions else { continue };
         if !bad.contains(about.as_str()) {
-            let replicas = found.replicas_min.map_or_else(String::new, |count| format!(", {count} replicas"));
-            let size = found.record_bytes_max;
-            facts.ok(&about, format!("{partitions} partitions{replicas}, records up to {size} bytes"));
+            let replicas = found.replicas_min.map(|count| format!(", {}", counted(count as u64, "replica")));
+            let replicas = replicas.unwrap_or_default();
+            let (partitions, size) = (counted(partitions as u64, "partition"), found.record_bytes_max);
+            facts.ok(&about, format!("{partitions}{replicas}, records up to {size} bytes"));
         }
         if found.replicas_min == Some(1) {
             facts.warn(
