@@ -1,5 +1,6 @@
 //! `semel demo`: README's first command. Needs no services.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -65,6 +66,29 @@ fn its_child_does_not_outlive_it() {
     child.kill().expect("killed");
     child.wait().expect("an end");
     wait_for("the child to go too", || users_of(folder.path()).is_empty());
+}
+
+/// Of what lies beside it, only what a dead demo left is the next one's to remove.
+#[test]
+fn the_next_one_removes_what_a_killed_one_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut child = at_work(folder.path());
+    let killed = std::fs::read_dir(folder.path()).expect("a folder").next().expect("one").expect("an entry").path();
+    let lock = File::open(killed.join("semel-demo.lock")).expect("a lock");
+    assert!(lock.try_lock().is_err(), "held by a demo that lives");
+    child.kill().expect("killed");
+    child.wait().expect("an end");
+    wait_for("the child to go too", || users_of(folder.path()).is_empty());
+    assert!(killed.join("sent.ndjson").exists(), "left behind");
+    let [of_the_living, of_somebody] = ["semel-demo-1-living", "semel-demo-data"].map(|name| folder.path().join(name));
+    for other in [&of_the_living, &of_somebody] {
+        std::fs::create_dir(other).and_then(|()| std::fs::write(other.join("sent.ndjson"), "mine")).expect("made");
+    }
+    let held = File::create(of_the_living.join("semel-demo.lock")).expect("a lock");
+    held.try_lock().expect("nobody has it");
+    end(demo(folder.path(), &["--messages", "1000", "--kills", "0"]).spawn().expect("runs")).assert_done();
+    assert!(!killed.exists(), "removed");
+    assert!([of_the_living, of_somebody].iter().all(|other| other.join("sent.ndjson").exists()), "and nothing else");
 }
 
 /// A demo whose job has begun to write.

@@ -2,12 +2,10 @@
 //!
 //! Everything is real: the stream is a file, the job is `semel pipe` as a child process on the embedded store, a kill is
 //! a SIGKILL at a random moment, and the proof reads the two files and nothing else. A kill counts only if the child
-//! died of it. Nothing is left behind, after Ctrl-C neither.
+//! died of it. Nothing is left behind, after Ctrl-C neither; what a killed demo leaves is removed by the next one.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -15,12 +13,14 @@ use anyhow::{Context, bail};
 use clap::{Arg, ArgMatches, Command, value_parser};
 
 use self::child::{Ended, Files};
+use self::folder::Folder;
 use self::proof::Finding;
 use self::stream::{Random, Sent};
 use super::{Subcommand, signals};
 use crate::pipeline::pipe::report::grouped;
 
 mod child;
+mod folder;
 mod proof;
 mod stream;
 
@@ -58,7 +58,7 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let folder = Folder::make()?;
     let ended = show(
         &mut io::stdout(),
-        &Files { folder: folder.0.clone(), window: (messages / WINDOWS).clamp(100, 50_000) },
+        &Files { folder: folder.path.clone(), window: (messages / WINDOWS).clamp(100, 50_000) },
         messages,
         kills,
         seed,
@@ -68,26 +68,6 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         (None, signal) => Ok(ExitCode::from(signals::exit_code(signal.unwrap_or(libc::SIGINT)))),
         (Some(true), _) => Ok(ExitCode::SUCCESS),
         (Some(false), _) => Ok(ExitCode::FAILURE),
-    }
-}
-
-/// A folder of its own that goes when this value goes.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn make() -> anyhow::Result<Folder> {
-        let name = format!("semel-demo-{}-{:08x}", std::process::id(), getrandom::u32()?);
-        let path = std::env::temp_dir().join(name);
-        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("semel: {} is left behind: {error}", self.0.display());
-        }
     }
 }
 
