@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -20,11 +21,22 @@ pub enum TelemetryError {
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
 }
 
-/// Libraries that tell of each of their steps are only let through with warnings, unless they are named. RabbitMQ's client
-/// warns of every returned message with all that is in it: what becomes of those is told without their contents.
+/// Libraries that tell of each of their steps: of `info` and more for all, only their warnings are let through, unless
+/// they are named. RabbitMQ's client warns of every returned message with all that is in it: what becomes of those is
+/// told without their contents.
+///
+/// This is no part of the setting's default, because it has to hold beside a level that somebody gives too: who asks for
+/// `debug` wants to hear of Semel, not of every table that the engine merges.
 fn quiet(filter: &str) -> String {
-    const LIBRARIES: &str = "fjall=warn,lsm_tree=warn,async_nats=warn,lapin::returned_messages=error";
-    if filter.contains("off") { filter.to_owned() } else { format!("{LIBRARIES},{filter}") }
+    const LOUD: &str = "fjall=warn,lsm_tree=warn,async_nats=warn";
+    const RETURNED: &str = "lapin::returned_messages=error";
+    let level = |one: &str| one.parse::<LevelFilter>().ok();
+    // What is named behind these goes over them.
+    match filter.split(',').filter_map(level).max() {
+        Some(LevelFilter::OFF) => filter.to_owned(),
+        Some(level) if level > LevelFilter::WARN => format!("{LOUD},{RETURNED},{filter}"),
+        _ => format!("{RETURNED},{filter}"),
+    }
 }
 
 /// Called once, before anything is logged or counted.
@@ -50,4 +62,22 @@ pub fn set_up(log: &Log) -> Result<PrometheusHandle, TelemetryError> {
         .install_recorder()?;
     names::describe();
     Ok(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quiet;
+
+    #[test]
+    fn libraries_are_never_louder_than_was_asked_for() {
+        let returned = |filter: &str| format!("lapin::returned_messages=error,{filter}");
+        let quieted = |filter: &str| format!("fjall=warn,lsm_tree=warn,async_nats=warn,{}", returned(filter));
+        for filter in ["info", "debug,semel=trace", "trace,fjall=debug"] {
+            assert_eq!(quiet(filter), quieted(filter));
+        }
+        for filter in ["error", "warn", "semel::store=debug", "warn,fjall=info"] {
+            assert_eq!(quiet(filter), returned(filter), "nothing of the engine's would be shown anyhow");
+        }
+        assert_eq!(quiet("off"), "off");
+    }
 }
