@@ -5,7 +5,7 @@
 //! What only a connection shows to be wrong ends it with 64 as a bad configuration does.
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -18,7 +18,7 @@ use crate::api::{self, Api, Readiness};
 use crate::clock::{SharedClock, SystemClock};
 use crate::config::{Config, reader};
 use crate::pipeline::transactional::{self, PipelineError, Status, wiring};
-use crate::pipeline::{chain, preflight, retention};
+use crate::pipeline::{chain, counted, preflight, retention};
 use crate::protocol::backoff::Backoff;
 use crate::shutdown::Shutdown;
 use crate::source::kafka::KafkaSource;
@@ -28,6 +28,15 @@ use crate::{store, telemetry};
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
 
 const ASK: Duration = Duration::from_secs(10);
+/// For a question on its way to a broker or the store, when the process is to end and has taken nothing yet.
+const LEAVE: Duration = Duration::from_millis(500);
+
+/// What came first. Behind the work there may be something to finish, behind the wish to end there is nothing.
+#[derive(Debug)]
+enum First {
+    Work,
+    End,
+}
 
 fn declare() -> Command {
     let command = Command::new("run").about("Reads a Kafka topic and forwards each event once");
@@ -40,7 +49,8 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     // Store and HTTP are asked by few at a time; the work is on the workers' own threads.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let shutdown = Shutdown::default();
-    listen_to_signals(&runtime, &shutdown, config.identity.grace);
+    let first = Arc::new(OnceLock::new());
+    listen_to_signals(&runtime, &shutdown, &first, config.identity.grace);
     let readiness = Arc::new(Readiness::default());
     readiness.set("store", Err("not connected yet".to_owned()));
     readiness.set("kafka", Err("not connected yet".to_owned()));
@@ -49,7 +59,7 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         let api = Api { metrics, readiness: Arc::clone(&readiness) };
         runtime.spawn(api::serve(listener, api, std::future::pending()));
     }
-    let ended = serve(&config, &runtime, &shutdown, &readiness);
+    let ended = serve(&config, &runtime, &shutdown, &first, &readiness);
     // Clients that wait for a broker which is gone must not hold up the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
     ended
@@ -59,6 +69,7 @@ fn serve(
     config: &Config,
     runtime: &Runtime,
     shutdown: &Shutdown,
+    first: &OnceLock<First>,
     readiness: &Arc<Readiness>,
 ) -> anyhow::Result<ExitCode> {
     let Some(store) = open_store(config, runtime, shutdown)? else { return Ok(ExitCode::SUCCESS) };
@@ -76,6 +87,9 @@ fn serve(
         return Ok(ExitCode::from(EXIT_USAGE));
     }
     topics.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    if first.set(First::Work).is_err() {
+        return Ok(ExitCode::SUCCESS);
+    }
     runtime.spawn(retention::keep(Arc::clone(&store), config.retention.bounds, Arc::clone(&clock)));
     runtime.spawn(watch_store(Arc::clone(&store), Arc::clone(readiness)));
     tracing::info!(
@@ -116,8 +130,12 @@ fn work(
         workers.push((thread, status));
     }
     while workers.iter().any(|(thread, _)| !thread.is_finished()) {
-        let waiting = workers.iter().filter(|(_, status)| !status.is_assigned()).count();
-        let state = if waiting == 0 { Ok(()) } else { Err(format!("{waiting} workers wait for the group's answer")) };
+        let waiting = workers.iter().filter(|(_, status)| !status.is_assigned()).count() as u64;
+        let state = if waiting == 0 {
+            Ok(())
+        } else {
+            Err(format!("the group has not answered to {}", counted(waiting, "worker")))
+        };
         readiness.set("kafka", state);
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -200,8 +218,9 @@ async fn watch_store(store: Arc<dyn ClaimStore>, readiness: Arc<Readiness>) {
 }
 
 /// The first SIGTERM or SIGINT asks for a drain; the second, or the end of the grace period, ends the process at once.
-fn listen_to_signals(runtime: &Runtime, shutdown: &Shutdown, grace: Duration) {
-    let shutdown = shutdown.clone();
+/// Where nothing was taken yet there is nothing to drain, and no broker's answer is waited for.
+fn listen_to_signals(runtime: &Runtime, shutdown: &Shutdown, first: &Arc<OnceLock<First>>, grace: Duration) {
+    let (shutdown, first) = (shutdown.clone(), Arc::clone(first));
     runtime.spawn(async move {
         let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
             tracing::error!("cannot listen to signals: the process will end without a drain");
@@ -210,6 +229,11 @@ fn listen_to_signals(runtime: &Runtime, shutdown: &Shutdown, grace: Duration) {
         next_of(&mut term, &mut int).await;
         let asked = Instant::now();
         shutdown.request();
+        if first.set(First::End).is_ok() {
+            let _ = tokio::time::timeout(LEAVE, next_of(&mut term, &mut int)).await;
+            tracing::info!("ended before anything was taken");
+            std::process::exit(0);
+        }
         let late = tokio::time::timeout(grace, next_of(&mut term, &mut int)).await.is_err();
         let after_ms = asked.elapsed().as_millis() as u64;
         tracing::warn!(late, after_ms, "leaving without a finished drain");

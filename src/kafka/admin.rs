@@ -7,7 +7,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifie
 use rdkafka::client::Client;
 use rdkafka::error::KafkaError;
 
-use super::client::{ClusterOptions, Context};
+use super::client::{ClusterOptions, Context, said};
 
 /// Kafka's own default for `max.message.bytes`.
 pub const RECORD_BYTES_DEFAULT: usize = 1_048_588;
@@ -33,15 +33,23 @@ pub struct TopicFacts {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot ask the brokers {brokers} about topics")]
 pub struct AdminError {
+    /// And which of their names do not resolve.
     brokers: String,
     #[source]
     source: KafkaError,
 }
 
+impl AdminError {
+    fn of(cluster: &ClusterOptions) -> impl Fn(KafkaError) -> AdminError {
+        move |source| AdminError { brokers: format!("{}{}", cluster.brokers, said(&cluster.unresolved())), source }
+    }
+}
+
 /// Identity of a cluster; None where it does not tell. One round trip.
 pub fn cluster_id(cluster: &ClusterOptions, timeout: Duration) -> Result<Option<String>, AdminError> {
-    let failed = |source| AdminError { brokers: cluster.brokers.clone(), source };
-    let admin: AdminClient<Context> = cluster.config().create_with_context(cluster.context("admin")).map_err(failed)?;
+    let failed = AdminError::of(cluster);
+    let admin: AdminClient<Context> =
+        cluster.config().create_with_context(cluster.context("admin")).map_err(&failed)?;
     Ok(admin.inner().fetch_cluster_id(timeout))
 }
 
@@ -51,11 +59,12 @@ pub async fn topic_facts(
     names: &[&str],
     timeout: Duration,
 ) -> Result<BTreeMap<String, TopicFacts>, AdminError> {
-    let failed = |source| AdminError { brokers: cluster.brokers.clone(), source };
-    let admin: AdminClient<Context> = cluster.config().create_with_context(cluster.context("admin")).map_err(failed)?;
+    let failed = AdminError::of(cluster);
+    let admin: AdminClient<Context> =
+        cluster.config().create_with_context(cluster.context("admin")).map_err(&failed)?;
     let mut facts = BTreeMap::new();
     for name in names {
-        let replicas = replicas(admin.inner(), name, timeout).map_err(failed)?;
+        let replicas = replicas(admin.inner(), name, timeout).map_err(&failed)?;
         let none_read = TopicFacts {
             partitions: replicas.as_ref().map(Vec::len),
             record_bytes_max: RECORD_BYTES_DEFAULT,
@@ -69,7 +78,7 @@ pub async fn topic_facts(
     }
     let resources: Vec<_> = names.iter().map(|name| ResourceSpecifier::Topic(name)).collect();
     let options = AdminOptions::new().request_timeout(Some(timeout));
-    for (name, described) in names.iter().zip(admin.describe_configs(&resources, &options).await.map_err(failed)?) {
+    for (name, described) in names.iter().zip(admin.describe_configs(&resources, &options).await.map_err(&failed)?) {
         let Some(topic) = facts.get_mut(*name).filter(|topic| topic.partitions.is_some()) else { continue };
         match described {
             Ok(config) => read(topic, &config),
@@ -85,10 +94,11 @@ pub async fn broker_settings(
     broker: i32,
     timeout: Duration,
 ) -> Result<BTreeMap<String, String>, AdminError> {
-    let failed = |source| AdminError { brokers: cluster.brokers.clone(), source };
-    let admin: AdminClient<Context> = cluster.config().create_with_context(cluster.context("admin")).map_err(failed)?;
+    let failed = AdminError::of(cluster);
+    let admin: AdminClient<Context> =
+        cluster.config().create_with_context(cluster.context("admin")).map_err(&failed)?;
     let options = AdminOptions::new().request_timeout(Some(timeout));
-    let described = admin.describe_configs(&[ResourceSpecifier::Broker(broker)], &options).await.map_err(failed)?;
+    let described = admin.describe_configs(&[ResourceSpecifier::Broker(broker)], &options).await.map_err(&failed)?;
     let mut settings = BTreeMap::new();
     for resource in described {
         let resource = resource.map_err(|code| failed(KafkaError::AdminOp(code)))?;

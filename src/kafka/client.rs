@@ -1,6 +1,7 @@
 //! Clients of one cluster, and what they report on their own.
 
 use std::collections::BTreeMap;
+use std::net::ToSocketAddrs;
 use std::time::Duration;
 
 use rdkafka::TopicPartitionList;
@@ -39,6 +40,17 @@ impl ClusterOptions {
         config
     }
 
+    /// Which names of brokers do not resolve, and why. For the time when nobody answers: it asks the system's resolver,
+    /// which may take its time.
+    pub fn unresolved(&self) -> Option<String> {
+        let told = self.brokers.split(',').filter_map(|broker| {
+            let error = broker.to_socket_addrs().err()?;
+            let host = broker.rsplit_once(':').map_or(broker, |(host, _)| host);
+            Some(format!("the name {host} does not resolve: {error}"))
+        });
+        Some(told.collect::<Vec<_>>().join("; ")).filter(|told| !told.is_empty())
+    }
+
     pub fn context(&self, role: &'static str) -> Context {
         Context {
             role,
@@ -69,6 +81,11 @@ impl Context {
     pub fn last_error(&self) -> Option<String> {
         self.reported.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
+}
+
+/// What is known of a failure beside the error itself, in brackets.
+pub(super) fn said(reason: &Option<String>) -> String {
+    reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"))
 }
 
 impl ClientContext for Context {
@@ -137,6 +154,14 @@ mod tests {
     use rdkafka::ClientContext as _;
 
     use super::ClusterOptions;
+
+    #[test]
+    fn names_that_do_not_resolve() {
+        let of = |brokers: &str| ClusterOptions { brokers: brokers.into(), ..ClusterOptions::default() }.unresolved();
+        assert_eq!(of("127.0.0.1:9092,[::1]:9092,localhost:1"), None);
+        let told = of("127.0.0.1:9092,no-such-host.invalid:9092").expect("one of them does not");
+        assert!(told.starts_with("the name no-such-host.invalid does not resolve: "), "{told}");
+    }
 
     /// Whoever writes the token renews it in place.
     #[test]

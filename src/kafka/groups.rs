@@ -7,7 +7,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaErrorCode;
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::client::{ClusterOptions, Context};
+use super::client::{ClusterOptions, Context, said};
 use super::native::{self, Allowed, Committed, Group, NativeError};
 
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum GroupError {
     #[error("the brokers {brokers} do not answer{}", said(.reason))]
     NoAnswer {
         brokers: String,
-        /// What the client said on its own, where it did.
+        /// A name that does not resolve, or what the client said on its own.
         reason: Option<String>,
     },
     #[error("kafka does not tell about group {group}")]
@@ -30,10 +30,6 @@ pub enum GroupError {
     Unstable { group: String },
     #[error("the offsets of group {group} were not committed, or only a part of them; repeating it is safe")]
     Commit { group: String, source: KafkaError },
-}
-
-fn said(reason: &Option<String>) -> String {
-    reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"))
 }
 
 /// An offset to commit, with its metadata.
@@ -73,7 +69,9 @@ impl Groups {
             Some((id, Some(metadata))) => Ok((id, metadata.brokers().iter().map(|broker| broker.id()).collect())),
             _ => {
                 self.consumer.poll(Duration::ZERO);
-                let reason = self.consumer.client().context().last_error();
+                // The client's last word is that its brokers are down, whatever the cause.
+                let said = || self.consumer.client().context().last_error();
+                let reason = self.cluster.unresolved().or_else(said);
                 Err(GroupError::NoAnswer { brokers: self.cluster.brokers.clone(), reason })
             }
         }
