@@ -16,7 +16,7 @@ fn declare() -> Command {
         Command::new("check").about("Checks all that `semel run` depends on: store, brokers, topics, privileges");
     let command =
         command.after_help("A line for each fact: ok, warn, or FAIL with what to do. Ends with 1 where one is FAIL.");
-    flags::with_settings(command, reader::Command::Run)
+    flags::with_listed(command, reader::Command::Run, &flags::AS_RUN)
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {

@@ -20,7 +20,7 @@ fn declare() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(schema)
-        .subcommand(flags::with_settings(show, reader::Command::Run))
+        .subcommand(flags::with_listed(show, reader::Command::Run, &flags::AS_RUN))
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {

@@ -4,17 +4,21 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
-use super::{Subcommand, flags};
+use super::flags::Listed;
+use super::{Subcommand, flags, operator};
 use crate::config::operator::OperatorConfig;
-use crate::config::{reader, store};
+use crate::config::store::STORE;
+use crate::config::{CONFIG, store};
 use crate::store::open;
 use crate::store::postgres::PostgresStore;
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
 
+const SETTINGS: Listed = Listed { needed: &[&STORE], read: &[&CONFIG] };
+
 fn declare() -> Command {
     let command = Command::new("migrate").about("Makes or updates the tables of the claim store; safe to repeat");
-    flags::with_settings(command, reader::Command::Operator)
+    operator::with_settings(command, &SETTINGS)
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {

@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand, flags made from the registry of settings.
 //!
-//! Exit codes: 0 done, 1 failed, 64 told something that makes no sense.
+//! Exit codes: 0 done, 1 failed, 64 told something that makes no sense, 128 and the signal's number where `semel pipe` or
+//! `semel demo` was ended by one. README has the whole list.
 
 use std::process::ExitCode;
 

@@ -3,7 +3,7 @@
 use chrono::SecondsFormat;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::flags;
+use super::flags::{self, Listed};
 use crate::config::operator::OperatorConfig;
 use crate::config::source::SOURCE;
 use crate::config::{ConfigError, reader};
@@ -14,8 +14,8 @@ use crate::protocol::event::{EventId, EventTime};
 /// Said at the end of every dry run.
 pub const DRY_RUN: &str = "dry run: nothing was changed. repeat it with --yes to do it";
 
-pub fn with_settings(command: Command) -> Command {
-    flags::with_settings(command, reader::Command::Operator)
+pub fn with_settings(command: Command, listed: &Listed) -> Command {
+    flags::with_listed(command, reader::Command::Operator, listed)
 }
 
 pub fn config(matches: &ArgMatches) -> Result<OperatorConfig, ConfigError> {

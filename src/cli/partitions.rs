@@ -4,14 +4,20 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use super::flags::Listed;
 use super::table::{Table, known};
 use super::{Subcommand, operator};
 use crate::clock::{Clock, SystemClock};
+use crate::config::CONFIG;
+use crate::config::retention::{RETENTION_WEEKS, WEEKS_AHEAD};
+use crate::config::store::STORE;
 use crate::pipeline::operator::Claims;
 use crate::protocol::event::Week;
 use crate::store::Room;
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
+
+const SETTINGS: Listed = Listed { needed: &[&STORE], read: &[&RETENTION_WEEKS, &WEEKS_AHEAD, &CONFIG] };
 
 fn declare() -> Command {
     let flag = |name: &'static str, help: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
@@ -19,7 +25,7 @@ fn declare() -> Command {
         .about("Lists the weeks that claims are kept in, with estimates of their sizes")
         .arg(flag("ensure", "Make the weeks that are missing, up to SEMEL_WEEKS_AHEAD"))
         .arg(flag("retire", "Drop the weeks, with their claims, that are older than SEMEL_RETENTION_WEEKS"));
-    operator::with_settings(command)
+    operator::with_settings(command, &SETTINGS)
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {

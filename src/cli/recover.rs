@@ -4,18 +4,26 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
+use super::flags::Listed;
 use super::table::{Table, known};
 use super::{Subcommand, operator};
 use crate::clock::{Clock, SystemClock};
-use crate::config::extraction::EVENT_ID;
+use crate::config::CONFIG;
+use crate::config::extraction::{EVENT_ID, EVENT_TIME};
 use crate::config::identity::SCOPE;
-use crate::config::source::SOURCE;
+use crate::config::kafka::OAUTH_TOKEN_FILE;
+use crate::config::source::{SOURCE, START};
+use crate::config::store::STORE;
+use crate::pipeline::counted;
 use crate::pipeline::operator::Claims;
 use crate::pipeline::operator::recover::{Plan, Recover};
 use crate::pipeline::transactional::wiring;
 use crate::store::LaneFor;
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
+
+const SETTINGS: Listed =
+    Listed { needed: &[&STORE, &SOURCE, &SCOPE, &EVENT_ID], read: &[&START, &EVENT_TIME, &OAUTH_TOKEN_FILE, &CONFIG] };
 
 fn declare() -> Command {
     let command =
@@ -24,7 +32,7 @@ fn declare() -> Command {
         "No claim is released: the window that was in doubt may be lost, and nothing doubles. Every instance of the group \
          must be stopped. Partitions that can go on by themselves are not touched.",
     );
-    operator::with_settings(command.arg(operator::yes()))
+    operator::with_settings(command.arg(operator::yes()), &SETTINGS)
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
@@ -53,8 +61,9 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         }
     }
     println!(
-        "{halted} partitions are recovered without a cut: no claim is released. what was claimed and not forwarded when the \
-         settled offset was lost, one window at most, is lost; nothing that this store has a claim of doubles"
+        "{} to recover without a cut: no claim is released. what was claimed and not forwarded when the settled offset was \
+         lost, one window at most, is lost; nothing that this store has a claim of doubles",
+        counted(halted as u64, "partition")
     );
     if !matches.get_flag("yes") {
         println!("{}", operator::DRY_RUN);

@@ -5,24 +5,34 @@ use std::process::ExitCode;
 use chrono::NaiveDate;
 use clap::{Arg, ArgMatches, Command};
 
+use super::flags::Listed;
 use super::table::{Table, known};
 use super::{Subcommand, operator};
 use crate::clock::{Clock, SystemClock};
+use crate::config::CONFIG;
+use crate::config::extraction::EVENT_ID;
 use crate::config::identity::SCOPE;
+use crate::config::kafka::OAUTH_TOKEN_FILE;
+use crate::config::source::SOURCE;
+use crate::config::store::STORE;
+use crate::pipeline::counted;
 use crate::pipeline::operator::why::{Found, State};
 use crate::pipeline::operator::{Claims, release, settled};
 use crate::protocol::event::Week;
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
 
+const OF_EVENT: Listed = Listed { needed: &[&STORE, &SCOPE], read: &[&SOURCE, &OAUTH_TOKEN_FILE, &EVENT_ID, &CONFIG] };
+const OF_GROUP: Listed = Listed { needed: &[&STORE, &SOURCE], read: &[&OAUTH_TOKEN_FILE, &CONFIG] };
+
 fn declare() -> Command {
     let event = Command::new("event").about("Lets an event through once more: deletes its claims");
     let week = Arg::new("week").long("week").value_name("MONDAY").value_parser(week);
     let week = week.help("Only the claim of this week: the date of its Monday, or `undated`");
-    let event = operator::with_settings(operator::with_event(event).arg(week).arg(operator::yes()));
+    let event = operator::with_settings(operator::with_event(event).arg(week).arg(operator::yes()), &OF_EVENT);
     let group = Command::new("group").about("Frees what a retired group claimed and never forwarded");
     let name = Arg::new("group").required(true).value_name("GROUP").help("All its instances are stopped for good");
-    let group = operator::with_settings(group.arg(name).arg(operator::yes()));
+    let group = operator::with_settings(group.arg(name).arg(operator::yes()), &OF_GROUP);
     Command::new("release")
         .about("Frees claims; shows which before it does it")
         .subcommand_required(true)
@@ -67,11 +77,11 @@ fn event(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         "note: running instances may remember the id (SEMEL_RECENT_IDS) and drop copies until they are started again"
     );
     if !matches.get_flag("yes") {
-        println!("{} claims would be deleted\n{}", found.len(), operator::DRY_RUN);
+        println!("{} would be deleted\n{}", counted(found.len() as u64, "claim"), operator::DRY_RUN);
         return Ok(ExitCode::SUCCESS);
     }
     let freed = release::free_event(&claims, &scope, &event_id, week)?;
-    println!("{freed} claims deleted");
+    println!("{} deleted", counted(freed, "claim"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -97,11 +107,12 @@ fn group(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     if !matches.get_flag("yes") {
         let claims: u64 = known.iter().map(|lane| lane.claims).sum();
-        println!("{claims} claims would be deleted and {} lanes closed\n{}", known.len(), operator::DRY_RUN);
+        let (claims, lanes) = (counted(claims, "claim"), counted(known.len() as u64, "lane"));
+        println!("{claims} would be deleted and {lanes} closed\n{}", operator::DRY_RUN);
     } else {
         let freed = release::free_group(&claims, &groups, name, &planned, SystemClock.now())?;
         let claims: u64 = freed.iter().map(|lane| lane.claims).sum();
-        println!("{claims} claims deleted, {} lanes closed", freed.len());
+        println!("{} deleted, {} closed", counted(claims, "claim"), counted(freed.len() as u64, "lane"));
     }
     Ok(if unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -12,7 +12,7 @@ pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
 
 fn declare() -> Command {
     let command = Command::new("validate").about("Checks the configuration of `semel run` without connecting");
-    flags::with_settings(command, reader::Command::Run)
+    flags::with_listed(command, reader::Command::Run, &flags::AS_RUN)
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {

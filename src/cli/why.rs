@@ -5,21 +5,32 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::{Value, json};
 
+use super::flags::Listed;
 use super::{Subcommand, operator};
 use crate::clock::{Clock, SystemClock};
+use crate::config::CONFIG;
+use crate::config::extraction::EVENT_ID;
+use crate::config::identity::SCOPE;
+use crate::config::kafka::OAUTH_TOKEN_FILE;
 use crate::config::operator::OperatorConfig;
+use crate::config::retention::RETENTION_WEEKS;
+use crate::config::source::SOURCE;
+use crate::config::store::STORE;
 use crate::pipeline::operator::Claims;
 use crate::pipeline::operator::why::{Found, why};
 use crate::protocol::event::{EventId, Scope};
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
 
+const SETTINGS: Listed =
+    Listed { needed: &[&STORE], read: &[&SCOPE, &SOURCE, &OAUTH_TOKEN_FILE, &EVENT_ID, &RETENTION_WEEKS, &CONFIG] };
+
 fn declare() -> Command {
     let command = Command::new("why").about("Tells who claimed an event, when and from where, and whether it is done");
     let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("For programs");
     let all = Arg::new("all-scopes").long("all-scopes").action(ArgAction::SetTrue);
     let all = all.help("Look in every scope, though SEMEL_SCOPE names one");
-    operator::with_settings(operator::with_event(command).arg(json).arg(all))
+    operator::with_settings(operator::with_event(command).arg(json).arg(all), &SETTINGS)
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {

@@ -142,7 +142,7 @@ fn values_that_are_refused() {
         ("SEMEL_GRACE", "2h", "`2h` is not between 1s and 1h"),
         ("SEMEL_SOURCE", "kafka://h/in", "it names no group (`?group=…`)"),
         ("SEMEL_SOURCE", "kafka:///in?group=g", "it names no broker"),
-        ("SEMEL_SOURCE", "amqp://h/in", "it begins with kafka://"),
+        ("SEMEL_SOURCE", "amqp://h/in", "it must begin with kafka://"),
         (
             "SEMEL_SOURCE",
             "kafka://h/in?group=g.settled",
@@ -252,8 +252,8 @@ fn what_does_not_go_together() {
         ),
         (
             &[("SEMEL_RETENTION_WEEKS", "1")],
-            "SEMEL_RETENTION_WEEKS (environment): 7d is less than the longest outage, 7d, and the longest life of a \
-             zombie, 25s",
+            "SEMEL_RETENTION_WEEKS (environment): 7d (1 week) is less than SEMEL_LONGEST_OUTAGE, 7d, and 25s more, for \
+             which an instance that lost its connections may go on",
         ),
         (&[("SEMEL_BROADCAST", "true")], "SEMEL_BROADCAST (environment): it needs the pod's name in POD_NAME"),
         (
@@ -319,6 +319,9 @@ fn pipe_needs_nothing() {
         problems,
         ["SEMEL_STORE (environment): semel pipe keeps its claims in an embedded store (embedded:FOLDER)"]
     );
+    of_run.environment.insert("SEMEL_STORE".into(), "./claims".into());
+    let ConfigError(problems) = PipeConfig::of(of_run.clone()).expect_err("no store at all");
+    assert!(problems[0].ends_with("in an embedded store (embedded:FOLDER)"), "{problems:?}");
     of_run.flags.push(("SEMEL_STORE".into(), "embedded:x".into()));
     let config = PipeConfig::of(of_run).expect("the settings of run that pipe does not take do not matter");
     assert_eq!(config.scope.as_str(), "orders", "those that it takes do");

@@ -12,7 +12,9 @@ pub const EVENT_ID: Setting = Setting::new(
     Default::Required,
     "What identifies an event, the same in every copy of it.",
 )
-.in_pipe_as("digest");
+.in_pipe_as("digest")
+.written_in_pipe("json:/POINTER, digest; `|` between alternatives, `+` within a composite")
+.told_in_pipe("What identifies an event, the same in every copy of it. `digest` is the whole line.");
 
 pub const EVENT_TIME: Setting = Setting::new(
     "SEMEL_EVENT_TIME",
@@ -21,7 +23,12 @@ pub const EVENT_TIME: Setting = Setting::new(
     "The event's own time, the same in every copy: it says in which week an event counts once. Never a time that a \
      retry renews.",
 )
-.in_pipe_as("none");
+.in_pipe_as("none")
+.written_in_pipe("json:/POINTER[:UNIT], id, none; UNIT s, ms, us, ns for numbers")
+.told_in_pipe(
+    "The event's own time, the same in every copy: it says in which week an event counts once. Without one it counts \
+     once for ever.",
+);
 
 pub const ACCEPT_RECIPE: Setting = Setting::new(
     "SEMEL_ACCEPT_RECIPE",
@@ -29,7 +36,11 @@ pub const ACCEPT_RECIPE: Setting = Setting::new(
     Default::Absent("a change is refused"),
     "Digest of the way ids and times are extracted (`semel validate` shows it), where that was changed on purpose.",
 )
-.in_pipe();
+.in_pipe()
+.told_in_pipe(
+    "Digest of the way ids and times are extracted (the refusal of another way shows it), where that was changed on \
+     purpose.",
+);
 
 pub const SETTINGS: &[&Setting] = &[&EVENT_ID, &EVENT_TIME, &ACCEPT_RECIPE];
 

@@ -19,7 +19,8 @@ pub const SCOPE: Setting = Setting::new(
 )
 .also_named("IM2BE_DEDUP_DEFAULT_SCOPE_ID")
 .with_references()
-.in_pipe_as("default");
+.in_pipe_as("default")
+.told_in_pipe("For whom each event counts once: what was claimed in one scope is new in another.");
 
 pub const BROADCAST: Setting = Setting::new(
     "SEMEL_BROADCAST",

@@ -18,7 +18,7 @@ pub struct KafkaUrl {
 impl KafkaUrl {
     /// `known`: the parameters that mean something.
     pub fn parse(text: &str, known: &[&str]) -> Result<KafkaUrl, String> {
-        let rest = text.strip_prefix("kafka://").ok_or("it begins with kafka://")?;
+        let rest = text.strip_prefix("kafka://").ok_or("it must begin with kafka://")?;
         let (front, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = front.split_once('/').unwrap_or((front, ""));
         if authority.contains('@') {
@@ -124,7 +124,7 @@ mod tests {
     fn texts_that_are_no_url() {
         let long = format!("kafka://h/{}", "t".repeat(TOPIC_BYTES_MAX + 1));
         let cases = [
-            ("http://h/t", "it begins with kafka://"),
+            ("http://h/t", "it must begin with kafka://"),
             ("kafka://h", "a topic is missing"),
             ("kafka://h/", "a topic is missing"),
             ("kafka://h/a,,b", "a topic is missing"),

@@ -76,11 +76,9 @@ impl PipeConfig {
 }
 
 fn folder(reader: &Reader<'_>) -> Option<PathBuf> {
-    match reader.parsed(&STORE, super::store::parse)? {
-        super::store::Url::Embedded(folder) => Some(folder),
-        super::store::Url::Postgres(_) => {
-            reader.problem_with(&STORE, "semel pipe keeps its claims in an embedded store (embedded:FOLDER)");
-            None
-        }
-    }
+    reader.parsed(&STORE, |text| match super::store::parse(text) {
+        Ok(super::store::Url::Embedded(folder)) => Ok(folder),
+        Err(problem) if text.starts_with("embedded:") => Err(problem),
+        _ => Err("semel pipe keeps its claims in an embedded store (embedded:FOLDER)"),
+    })
 }

@@ -16,21 +16,26 @@ pub const MISSING_ID: Setting = Setting::choice::<Unclaimable>(
     "reject",
     "Messages without an event id: to the dead-letter topic, on unclaimed and marked, or stop.",
 )
-.in_pipe();
+.in_pipe()
+.told_in_pipe("Lines without an event id: to the file of rejected lines, on to the output unclaimed, or stop.");
 
 pub const MISSING_TIME: Setting =
-    Setting::choice::<Unclaimable>("SEMEL_MISSING_TIME", "reject", "Messages without a readable event time.").in_pipe();
+    Setting::choice::<Unclaimable>("SEMEL_MISSING_TIME", "reject", "Messages without a readable event time.")
+        .in_pipe()
+        .told_in_pipe("Lines without a readable event time.");
 
 pub const OLD_EVENT: Setting = Setting::choice::<Unclaimable>(
     "SEMEL_OLD_EVENT",
     "reject",
     "Messages of weeks that are no longer kept. Forwarded ones may be forwarded again.",
 )
-.in_pipe();
+.in_pipe()
+.told_in_pipe("Lines of weeks that are no longer kept. Forwarded ones may be forwarded again.");
 
 pub const FUTURE_EVENT: Setting =
     Setting::choice::<Unclaimable>("SEMEL_FUTURE_EVENT", "reject", "Messages of weeks beyond SEMEL_WEEKS_AHEAD.")
-        .in_pipe();
+        .in_pipe()
+        .told_in_pipe("Lines of weeks beyond SEMEL_WEEKS_AHEAD.");
 
 pub const OVERSIZE: Setting =
     Setting::choice::<Oversize>("SEMEL_OVERSIZE", "reject", "Messages that are too large for the sink.");

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::setting::{Choice, Default, Kind, Pipe, Setting};
+use super::setting::{Choice, Default, Kind, Setting};
 use super::store::STORE;
 use super::units;
 use super::values::{Problem, Values};
@@ -48,12 +48,11 @@ impl<'a> Reader<'a> {
 
     /// The default that holds here.
     fn default(&self, setting: &Setting) -> Default {
-        match (self.command, setting.pipe) {
-            (Command::Pipe, Pipe::Value(value)) => Default::Value(value),
-            (Command::Operator, _) if setting.default == Default::Required && setting.name != STORE.name => {
+        match self.command {
+            Command::Operator if setting.default == Default::Required && setting.name != STORE.name => {
                 Default::Absent("")
             }
-            _ => setting.default,
+            command => setting.default_in(command),
         }
     }
 
@@ -81,7 +80,7 @@ impl<'a> Reader<'a> {
             (None, Default::Value(text)) => Some(text.into()),
             (None, Default::Absent(_)) => None,
             (None, Default::Required) => {
-                self.problem(format!("{}: it must be given ({})", setting.name, setting.form()));
+                self.problem(format!("{}: it must be given ({})", setting.name, setting.form_in(self.command)));
                 None
             }
         }

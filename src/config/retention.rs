@@ -18,7 +18,8 @@ pub const RETENTION_WEEKS: Setting = Setting::new(
     "Weeks before the present one whose claims are kept. Longer than SEMEL_LONGEST_OUTAGE, and than the topics keep \
      what may be read again.",
 )
-.in_pipe();
+.in_pipe()
+.told_in_pipe("Weeks before the present one whose claims are kept, where events have a time of their own.");
 
 pub const WEEKS_AHEAD: Setting = Setting::new(
     "SEMEL_WEEKS_AHEAD",
@@ -26,7 +27,8 @@ pub const WEEKS_AHEAD: Setting = Setting::new(
     Default::Value("2"),
     "Weeks after the present one that are made beforehand; an event of a later one is a future event.",
 )
-.in_pipe();
+.in_pipe()
+.told_in_pipe("Weeks after the present one whose events are taken; an event of a later one is a future event.");
 
 pub const LONGEST_OUTAGE: Setting = Setting::new(
     "SEMEL_LONGEST_OUTAGE",
@@ -55,19 +57,20 @@ impl Retention {
     }
 }
 
-/// Claims outlive the longest outage and the longest life of a process that nobody hears of.
+/// Claims outlive the longest outage and the longest life (`zombie`) of a process that nobody hears of.
 pub(super) fn check_kept(reader: &Reader<'_>, retention: &Retention, zombie: Duration) {
     const WEEK: Duration = Duration::from_secs(7 * 86_400);
-    let kept = WEEK * retention.bounds.weeks_kept;
-    let needed = retention.longest_outage + zombie;
-    if kept < needed {
-        let outage = show_duration(retention.longest_outage);
-        let zombie = show_duration(zombie);
+    let weeks = retention.bounds.weeks_kept;
+    let kept = WEEK * weeks;
+    if kept < retention.longest_outage + zombie {
+        let [kept, outage, zombie] = [kept, retention.longest_outage, zombie].map(show_duration);
+        let plural = if weeks == 1 { "" } else { "s" };
         reader.problem_with(
             &RETENTION_WEEKS,
             format!(
-                "{} is less than the longest outage, {outage}, and the longest life of a zombie, {zombie}",
-                show_duration(kept)
+                "{kept} ({weeks} week{plural}) is less than {}, {outage}, and {zombie} more, for which an instance that \
+                 lost its connections may go on",
+                LONGEST_OUTAGE.name
             ),
         );
     }

@@ -4,8 +4,10 @@ use serde_json::{Value as Json, json};
 
 use super::kafka::{Place, is_secret};
 use super::mask::{self, MASK};
-use super::reader::Command;
+use super::policy::{Duplicates, Policies};
+use super::reader::{Command, Reader};
 use super::setting::{Default, Kind, Pipe, Setting};
+use super::sink::{DEAD_LETTER, DUPLICATES_TOPIC};
 use super::values::{Origin, Values};
 use super::{CONCERNS, identity, settings};
 
@@ -57,8 +59,17 @@ fn of_setting(concern: &str, setting: &Setting) -> Json {
     }
     match setting.pipe {
         Pipe::No => {}
-        Pipe::Same => entry["pipe"] = true.into(),
-        Pipe::Value(text) => entry["pipe"] = text.into(),
+        Pipe::Otherwise(Default::Value(text)) => entry["pipe"] = text.into(),
+        Pipe::Otherwise(Default::Absent(otherwise)) => {
+            entry["pipe"] = true.into();
+            entry["pipe_otherwise"] = otherwise.into();
+        }
+        Pipe::Same | Pipe::Otherwise(Default::Required) => entry["pipe"] = true.into(),
+    }
+    for (name, text) in [("pipe_form", setting.pipe_form), ("pipe_doc", setting.pipe_doc)] {
+        if let Some(text) = text {
+            entry[name] = text.into();
+        }
     }
     entry
 }
@@ -77,7 +88,8 @@ pub fn markdown() -> String {
                 Default::Absent(text) => text.into(),
             };
             let in_pipe = match setting.pipe {
-                Pipe::Value(text) => format!("; in `semel pipe` `{text}`"),
+                Pipe::Otherwise(Default::Value(text)) => format!("; in `semel pipe` `{text}`"),
+                Pipe::Otherwise(Default::Absent(text)) => format!("; in `semel pipe` {text}"),
                 _ => String::new(),
             };
             let cells = [
@@ -100,7 +112,8 @@ pub struct Shown {
     pub origin: String,
 }
 
-/// What holds for a command, given or by default, with where it came from. Settings without a value are left out.
+/// What holds for a command, given or by default, with where it came from, and what is missing. Other settings without
+/// a value are left out.
 pub fn show(values: &Values, command: Command) -> Vec<Shown> {
     let mut shown: Vec<Shown> = settings().filter_map(|setting| shown_setting(values, command, setting)).collect();
     for (place, value) in &values.kafka {
@@ -130,12 +143,26 @@ fn shown_setting(values: &Values, command: Command, setting: &Setting) -> Option
     if let Some((value, origin)) = derived {
         return Some(Shown { name, value, origin: origin.into() });
     }
-    let default = match (command, setting.pipe, setting.default) {
-        (Command::Pipe, Pipe::No, _) => return None,
-        (Command::Pipe, Pipe::Value(text), _) | (_, _, Default::Value(text)) => text,
-        _ => return None,
-    };
-    Some(Shown { name, value: default.into(), origin: Origin::Default.to_string() })
+    if command == Command::Pipe && setting.pipe == Pipe::No {
+        return None;
+    }
+    match setting.default_in(command) {
+        Default::Value(text) => Some(Shown { name, value: text.into(), origin: Origin::Default.to_string() }),
+        _ if is_missing(values, command, setting) => {
+            Some(Shown { name, value: "-".into(), origin: "missing: it must be given".into() })
+        }
+        _ => None,
+    }
+}
+
+/// Whether the command would refuse to start without it. A topic is needed where a policy sends messages there.
+fn is_missing(values: &Values, command: Command, setting: &Setting) -> bool {
+    let policies = || Policies::read(&Reader::new(values, command)).filter(|_| command == Command::Run);
+    match setting.name {
+        name if name == DEAD_LETTER.name => policies().is_some_and(|policies| !policies.rejecting().is_empty()),
+        name if name == DUPLICATES_TOPIC.name => policies().is_some_and(|it| it.duplicates == Duplicates::Route),
+        _ => setting.default_in(command) == Default::Required,
+    }
 }
 
 #[cfg(test)]

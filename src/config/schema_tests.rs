@@ -29,6 +29,27 @@ fn the_schema_has_every_setting() {
     assert_eq!(duplicates["values"], serde_json::json!(["drop", "route", "mark"]));
 }
 
+/// Lines go from file to file: neither Kafka nor a database is spoken of.
+#[test]
+fn what_pipe_takes_is_told_in_its_own_words() {
+    for setting in settings().filter(|setting| setting.pipe != Pipe::No) {
+        let told = format!("{} {}", setting.form_in(Command::Pipe), setting.doc_in(Command::Pipe));
+        for foreign in ["opic", "essage", "afka", "ostgre", "header:"] {
+            assert!(!told.contains(foreign), "{}: `{foreign}` in {told}", setting.name);
+        }
+        assert!(told.ends_with('.'), "{}: a sentence", setting.name);
+    }
+    let schema = json();
+    let entry = |name: &str| {
+        let mut listed = schema["settings"].as_array().expect("a list").iter();
+        listed.find(|entry| entry["name"] == name).expect(name).clone()
+    };
+    let store = entry("SEMEL_STORE");
+    assert_eq!((&store["pipe"], &store["pipe_form"]), (&"embedded:./semel-claims".into(), &"embedded:FOLDER".into()));
+    let rejects = entry("SEMEL_DEAD_LETTER");
+    assert!(rejects["pipe"] == true && rejects["pipe_otherwise"].is_string() && rejects["pipe_doc"].is_string());
+}
+
 #[test]
 fn what_holds_and_where_it_comes_from() {
     let mut given = given(&[

@@ -3,6 +3,8 @@
 
 use std::ops::RangeInclusive;
 
+use super::reader::Command;
+
 /// A key of the configuration.
 #[derive(Debug)]
 pub struct Setting {
@@ -14,6 +16,9 @@ pub struct Setting {
     pub default: Default,
     /// Whether `semel pipe` takes it, and with which default.
     pub pipe: Pipe,
+    /// How it is written for `semel pipe`, and what it means there, where that is otherwise.
+    pub pipe_form: Option<&'static str>,
+    pub pipe_doc: Option<&'static str>,
     /// Never shown; `<name>_FILE` names a file that holds it.
     pub secret: bool,
     /// `${NAME}` in its value stands for that environment variable.
@@ -50,7 +55,7 @@ pub enum Default {
 pub enum Pipe {
     No,
     Same,
-    Value(&'static str),
+    Otherwise(Default),
 }
 
 /// A value that is one of a few words.
@@ -69,7 +74,18 @@ fn words<T: Choice>() -> Vec<&'static str> {
 
 impl Setting {
     pub const fn new(name: &'static str, kind: Kind, default: Default, doc: &'static str) -> Setting {
-        Setting { name, alias: None, kind, default, pipe: Pipe::No, secret: false, references: false, doc }
+        Setting {
+            name,
+            alias: None,
+            kind,
+            default,
+            pipe: Pipe::No,
+            pipe_form: None,
+            pipe_doc: None,
+            secret: false,
+            references: false,
+            doc,
+        }
     }
 
     pub const fn choice<T: Choice>(name: &'static str, default: &'static str, doc: &'static str) -> Setting {
@@ -82,7 +98,23 @@ impl Setting {
     }
 
     pub const fn in_pipe_as(mut self, default: &'static str) -> Setting {
-        self.pipe = Pipe::Value(default);
+        self.pipe = Pipe::Otherwise(Default::Value(default));
+        self
+    }
+
+    /// `otherwise`: what holds without it, in words.
+    pub const fn in_pipe_without(mut self, otherwise: &'static str) -> Setting {
+        self.pipe = Pipe::Otherwise(Default::Absent(otherwise));
+        self
+    }
+
+    pub const fn written_in_pipe(mut self, form: &'static str) -> Setting {
+        self.pipe_form = Some(form);
+        self
+    }
+
+    pub const fn told_in_pipe(mut self, doc: &'static str) -> Setting {
+        self.pipe_doc = Some(doc);
         self
     }
 
@@ -104,6 +136,24 @@ impl Setting {
     /// `SEMEL_EVENT_ID` → `event-id`.
     pub fn flag(&self) -> String {
         self.name.trim_start_matches("SEMEL_").to_ascii_lowercase().replace('_', "-")
+    }
+
+    /// What it is for a command when nobody says it.
+    pub const fn default_in(&self, command: Command) -> Default {
+        match (command, self.pipe) {
+            (Command::Pipe, Pipe::Otherwise(default)) => default,
+            _ => self.default,
+        }
+    }
+
+    /// What a command's help says of it.
+    pub fn doc_in(&self, command: Command) -> &'static str {
+        self.pipe_doc.filter(|_| command == Command::Pipe).unwrap_or(self.doc)
+    }
+
+    /// [`Setting::form`], as a command takes it.
+    pub fn form_in(&self, command: Command) -> String {
+        self.pipe_form.filter(|_| command == Command::Pipe).map_or_else(|| self.form(), str::to_owned)
     }
 
     /// What is written, in a few words: `duration`, `1 to 64`, `drop, route, mark`.

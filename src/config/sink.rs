@@ -29,10 +29,12 @@ pub const DEAD_LETTER: Setting = Setting::new(
     "SEMEL_DEAD_LETTER",
     Kind::Text,
     Default::Absent("needed where a policy is `reject`"),
-    "Topic on the sink's cluster for messages that cannot be claimed or forwarded (for `semel pipe` a file).",
+    "Topic on the sink's cluster for messages that cannot be claimed or forwarded.",
 )
 .with_references()
-.in_pipe();
+.in_pipe_without("a file `OUT.rejected`, beside a stream `./semel-rejected.ndjson`")
+.written_in_pipe("path")
+.told_in_pipe("File for lines that are rejected, each with its cause and its place.");
 
 pub const DUPLICATES_TOPIC: Setting = Setting::new(
     "SEMEL_DUPLICATES_TOPIC",

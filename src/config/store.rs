@@ -16,7 +16,9 @@ pub const STORE: Setting = Setting::new(
      serves one process.",
 )
 .secret()
-.in_pipe_as("embedded:./semel-claims");
+.in_pipe_as("embedded:./semel-claims")
+.written_in_pipe("embedded:FOLDER")
+.told_in_pipe("Folder where claims are kept, made where there is none. It serves one process at a time.");
 
 pub const CONNECTIONS: Setting = Setting::new(
     "SEMEL_STORE_CONNECTIONS",

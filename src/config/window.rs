@@ -11,7 +11,8 @@ pub const SIZE: Setting = Setting::new(
     Default::Value("6000"),
     "Most messages that are claimed and forwarded together.",
 )
-.in_pipe_as("50000");
+.in_pipe_as("50000")
+.told_in_pipe("Most lines that are claimed and forwarded together.");
 
 pub const BYTES: Setting = Setting::new(
     "SEMEL_WINDOW_BYTES",
@@ -19,7 +20,8 @@ pub const BYTES: Setting = Setting::new(
     Default::Value("8MiB"),
     "Most bytes of messages in a window; a single message may be larger. The daemon has to deliver a window within SEMEL_TRANSACTION_TIMEOUT.",
 )
-.in_pipe_as("16MiB");
+.in_pipe_as("16MiB")
+.told_in_pipe("Most bytes of lines that are claimed and forwarded together; a single line may be larger.");
 
 pub const LINGER: Setting = Setting::new(
     "SEMEL_LINGER",

@@ -1,6 +1,7 @@
 //! The binary itself, as far as it needs no service.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Runs it with this environment and no other.
 fn semel(arguments: &[&str], environment: &[(&str, &str)]) -> (i32, String, String) {
@@ -140,4 +141,95 @@ fn shells_complete_every_subcommand() {
         let (_, out, _) = semel(&["completions", shell], &[]);
         assert!(["validate", "event-id", "completions"].iter().all(|word| out.contains(word)), "{shell}");
     }
+}
+
+fn help_of(command: &[&str]) -> String {
+    let (code, help, _) = semel(&[command, &["--help"]].concat(), &[("COLUMNS", "100")]);
+    assert_eq!(code, 0, "{command:?}");
+    help
+}
+
+/// Lines go from file to file, and their claims into a folder: nothing else is spoken of.
+#[test]
+fn the_help_of_pipe_is_about_lines_and_files() {
+    let help = help_of(&["pipe"]);
+    for foreign in ["postgres", "PostgreSQL", "PG*", "opic", "Kafka", "kafka", "essage", "header:", "_FILE", "daemon"] {
+        assert!(!help.contains(foreign), "`{foreign}` in {help}");
+    }
+    for own in ["<embedded:FOLDER>", "OUT.rejected", "its name before Semel, IM2BE_DEDUP_DEFAULT_SCOPE_ID"] {
+        assert!(help.contains(own), "no `{own}` in {help}");
+    }
+    let (paragraphs, _) = help.split_once("\nExit codes: ").expect("they are told");
+    let notes = paragraphs.rsplit_once("[default: none]").expect("the last setting").1;
+    let short = |pair: &[&str]| pair[0].len() < 60 && !pair[0].is_empty() && !pair[1].is_empty();
+    let lines: Vec<&str> = notes.lines().collect();
+    assert!(lines.len() > 8 && !lines.windows(2).any(short), "folded at one width: {notes}");
+}
+
+/// What a command does not look at is taken, but does not fill its help.
+#[test]
+fn help_lists_what_a_command_reads() {
+    let cases: &[(&[&str], &[&str], &[&str])] = &[
+        (&["run"], &["--store ", "--workers", "--sink-kafka"], &[]),
+        (&["why"], &["--store ", "--source ", "--event-id", "--kafka"], &["--workers", "--linger", "--sink-kafka"]),
+        (&["release", "event"], &["--store ", "--scope"], &["--workers", "--retention-weeks"]),
+        (&["release", "group"], &["--store ", "--source "], &["--scope", "--event-id"]),
+        (&["recover"], &["--source ", "--event-time"], &["--workers", "--sink "]),
+        (&["partitions"], &["--store ", "--weeks-ahead"], &["--scope", "--kafka"]),
+        (&["migrate"], &["--store ", "--store-file"], &["--scope", "--retention-weeks"]),
+        (&["check"], &["--config"], &["--store ", "--workers"]),
+        (&["validate"], &["--config"], &["--store ", "--workers"]),
+        (&["config", "show"], &["--config"], &["--store ", "--workers"]),
+    ];
+    for (command, listed, hidden) in cases {
+        let help = help_of(command);
+        listed.iter().for_each(|flag| assert!(help.contains(flag), "{command:?} lacks {flag}: {help}"));
+        hidden.iter().for_each(|flag| assert!(!help.contains(flag), "{command:?} lists {flag}: {help}"));
+        assert_eq!(help.contains("semel run --help"), *command != ["run"], "{command:?}: {help}");
+    }
+    for command in [&["why", "a"][..], &["release", "event", "a"], &["recover"], &["partitions"], &["migrate"]] {
+        let (code, _, errors) = semel(&[command, &["--workers", "2", "--linger", "1ms"]].concat(), &[]);
+        assert_eq!(code, 64, "{command:?}");
+        assert!(errors.starts_with("semel: SEMEL_STORE: it must be given"), "the flags are taken: {errors}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_shown_as_missing() {
+    let missing = |environment: &[(&str, &str)]| {
+        let (code, out, errors) = semel(&["config", "show"], environment);
+        assert_eq!((code, errors.as_str()), (0, ""));
+        let rows = out.lines().filter(|line| line.contains("missing: it must be given"));
+        rows.map(|line| line.split_whitespace().next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    let all = ["SEMEL_SCOPE", "SEMEL_SOURCE", "SEMEL_SINK", "SEMEL_DEAD_LETTER", "SEMEL_STORE", "SEMEL_EVENT_ID"];
+    assert_eq!(missing(&[]), all);
+    assert_eq!(missing(VALID), [""; 0]);
+    assert_eq!(missing(&with(&[("SEMEL_DUPLICATES", "route")])), ["SEMEL_DUPLICATES_TOPIC"]);
+}
+
+/// Brokers that do not answer are waited for; nothing was taken by then, so there is nothing to finish.
+#[test]
+fn a_signal_ends_the_wait_for_brokers_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let claims = folder.path().join("claims");
+    let store = format!("embedded:{}", claims.display());
+    let away =
+        [("SEMEL_SOURCE", "kafka://127.0.0.1:1/in?group=g"), ("SEMEL_HTTP", "off"), ("SEMEL_STORE", store.as_str())];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
+    let child = command.arg("run").env_clear().envs(with(&away)).stderr(Stdio::piped()).spawn().expect("it starts");
+    // Made behind the handlers of signals, and before the brokers are asked.
+    let begun = Instant::now();
+    while !claims.join("semel.db").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it does not open its store");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let asked = Instant::now();
+    // SAFETY: a child of this process that was not waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTERM) }, 0);
+    let Output { status, stderr, .. } = child.wait_with_output().expect("an end");
+    let log = String::from_utf8_lossy(&stderr);
+    assert!(status.success() && asked.elapsed() < Duration::from_secs(5), "{status}, {:?}: {log}", asked.elapsed());
+    assert!(!log.contains("drain"), "{log}");
 }
