@@ -14,6 +14,7 @@ const SETTINGS: &str = "tests/live/settings.rs";
 const END_TO_END: &str = "tests/live/end_to_end.rs";
 const CUTS: &str = "tests/live/cuts.rs";
 const CONFIG: &str = "src/config/config_tests.rs";
+const LEASED: &str = "src/config/leased_tests.rs";
 const WIRING: &str = "src/pipeline/transactional/wiring_tests.rs";
 const OPERATOR: &str = "tests/live/operator.rs";
 const COMMANDS: &str = "tests/live/operator_commands.rs";
@@ -30,11 +31,13 @@ const OF_SETTINGS: &[(&str, &[Test])] = &[
     ("SEMEL_WORKERS", &[(SETTINGS, "four_workers_on_two_connections")]),
     ("SEMEL_GRACE", &[(SETTINGS, "how_long_it_is_waited_for")]),
     ("SEMEL_SOURCE", &[(END_TO_END, "each_event_comes_through_once")]),
+    ("SEMEL_SOURCE_PASSWORD", &[(LEASED, "passwords_reach_their_servers")]),
     ("SEMEL_START", &[(SETTINGS, "an_embedded_store_from_the_latest_on_and_seen_by_nobody")]),
     ("SEMEL_ASSIGNMENT", &[("tests/live/rebalance.rs", "cooperative"), (WIRING, "what_the_clients_are_told")]),
     ("SEMEL_SESSION_TIMEOUT", &[(SETTINGS, "how_long_it_is_waited_for")]),
     ("SEMEL_FETCH_AHEAD", &[(WIRING, "what_the_clients_are_told")]),
     ("SEMEL_SINK", &[(END_TO_END, "the_partition_number_is_kept_where_that_is_asked_for")]),
+    ("SEMEL_SINK_PASSWORD", &[(LEASED, "passwords_reach_their_servers")]),
     (
         "SEMEL_TRANSACTION_TIMEOUT",
         &[
@@ -44,6 +47,8 @@ const OF_SETTINGS: &[(&str, &[Test])] = &[
     ),
     ("SEMEL_DEAD_LETTER", &[(POLICIES, "rejected_and_duplicates_routed")]),
     ("SEMEL_DUPLICATES_TOPIC", &[(POLICIES, "rejected_and_duplicates_routed")]),
+    ("SEMEL_LEASE", &[(LEASED, "times_say_something"), (LEASED, "what_does_not_go_together")]),
+    ("SEMEL_PUBLISH_TIMEOUT", &[(LEASED, "times_say_something"), (LEASED, "what_does_not_go_together")]),
     ("SEMEL_STORE", &[(SETTINGS, "an_embedded_store_from_the_latest_on_and_seen_by_nobody")]),
     ("SEMEL_STORE_CONNECTIONS", &[(SETTINGS, "four_workers_on_two_connections")]),
     ("SEMEL_STORE_CONNECT_TIMEOUT", &[(SETTINGS, "a_connection_is_not_waited_for_longer")]),

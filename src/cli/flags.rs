@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::config::kafka::{Place, Side};
+use crate::config::route::Route;
 use crate::config::setting::{Default, Kind, Pipe, Setting};
 use crate::config::sink::SINK;
 use crate::config::source::SOURCE;
@@ -117,8 +118,16 @@ fn property(text: &str) -> Result<(String, String), &'static str> {
 }
 
 /// The configuration of `semel run`, with what only the store can judge of it.
+pub fn route(matches: &ArgMatches) -> Result<Route, ConfigError> {
+    checked(Route::of(given(matches))?, Route::store)
+}
+
+/// The same, for what is done from Kafka to Kafka only.
 pub fn config(matches: &ArgMatches) -> Result<Config, ConfigError> {
-    checked(Config::of(given(matches))?, |config| &config.store)
+    match route(matches)? {
+        Route::KafkaToKafka(config) => Ok(*config),
+        Route::Leased(_) => Err(ConfigError(vec![format!("{}: so far this command knows Kafka only", SOURCE.name)])),
+    }
 }
 
 /// Refuses a configuration whose store the store itself refuses.

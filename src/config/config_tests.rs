@@ -7,6 +7,7 @@ use super::testing::{BASE, config, given, problems};
 use super::*;
 use crate::config::operator::OperatorConfig;
 use crate::config::pipe::PipeConfig;
+use crate::config::route::Route;
 use crate::config::store::Store;
 
 #[test]
@@ -113,9 +114,10 @@ fn every_setting_says_something() {
         let after = shown(&config(&changes).unwrap_or_else(|error| panic!("{name}={value}: {error}")));
         assert_ne!(before, after, "{name}={value} changes nothing");
     }
-    let tried: BTreeSet<&str> = CHANGED.iter().map(|(name, ..)| *name).collect();
+    let here = CHANGED.iter().map(|(name, ..)| *name);
+    let tried: BTreeSet<&str> = here.chain(leased::OF_OTHERS.iter().map(|(setting, _)| setting.name)).collect();
     let all: BTreeSet<&str> = settings().map(|setting| setting.name).filter(|name| *name != CONFIG.name).collect();
-    assert_eq!(tried, all, "every setting is tried");
+    assert_eq!(tried, all, "every setting is tried, here or in the tests of leased pipelines");
 }
 
 #[test]
@@ -124,8 +126,9 @@ fn every_setting_is_read() {
     let reader = Reader::new(&values, Command::Run);
     assert!(Config::parts(&reader).is_some());
     let (_, read) = reader.finish();
-    let all: BTreeSet<&str> = settings().map(|setting| setting.name).filter(|name| *name != CONFIG.name).collect();
-    assert_eq!(read, all);
+    let others: Vec<&str> = leased::OF_OTHERS.iter().map(|(setting, _)| setting.name).collect();
+    let all = settings().map(|setting| setting.name).filter(|name| *name != CONFIG.name && !others.contains(name));
+    assert_eq!(read, all.collect());
 }
 
 #[test]
@@ -143,6 +146,12 @@ fn values_that_are_refused() {
         ("SEMEL_SOURCE", "kafka://h/in", "it names no group (`?group=…`)"),
         ("SEMEL_SOURCE", "kafka:///in?group=g", "it names no broker"),
         ("SEMEL_SOURCE", "amqp://h/in", "it must begin with kafka://"),
+        ("SEMEL_SOURCE", "http://h/in", "it must begin with one of kafka://, amqp://, amqps://, nats://, stdin:"),
+        (
+            "SEMEL_SOURCE",
+            "file:in",
+            "files are not there yet: `semel pipe` reads and writes them, and `stdin:` takes lines",
+        ),
         (
             "SEMEL_SOURCE",
             "kafka://h/in?group=g.settled",
@@ -255,6 +264,14 @@ fn what_does_not_go_together() {
             "SEMEL_RETENTION_WEEKS (environment): 7d (1 week) is less than SEMEL_LONGEST_OUTAGE, 7d, and 25s more, for \
              which an instance that lost its connections may go on",
         ),
+        (
+            &[("SEMEL_LEASE", "30s")],
+            "SEMEL_LEASE (environment): it has no effect: from Kafka to Kafka there are no leases",
+        ),
+        (
+            &[("SEMEL_SINK_PASSWORD", "hidden")],
+            "SEMEL_SINK_PASSWORD (environment): it has no effect: Kafka's password is SEMEL_SINK_KAFKA_SASL_PASSWORD",
+        ),
         (&[("SEMEL_BROADCAST", "true")], "SEMEL_BROADCAST (environment): it needs the pod's name in POD_NAME"),
         (
             &[pod, ("SEMEL_BROADCAST", "true"), ("SEMEL_SOURCE", "kafka://h/in?group=g-${POD_NAME}")],
@@ -360,12 +377,12 @@ proptest! {
             given.environment.insert(names[n % names.len()].into(), text.replace("SEMEL_CONFIG", ""));
         }
         given.environment.remove("SEMEL_CONFIG");
-        let _ = (Config::of(given.clone()), PipeConfig::of(given.clone()), OperatorConfig::of(given));
+        let _ = (Route::of(given.clone()), PipeConfig::of(given.clone()), OperatorConfig::of(given));
     }
 
     /// Wherever a secret was put, and whatever else is wrong.
     #[test]
-    fn no_secret_is_shown(form in 0..6_usize, wrong in 0..4_usize, before in "[a-z:/?#@%&=]{0,3}") {
+    fn no_secret_is_shown(form in 0..11_usize, wrong in 0..4_usize, before in "[a-z:/?#@%&=]{0,3}") {
         let secret = format!("{before}qX7-secret");
         let (name, value) = match form {
             0 => ("SEMEL_STORE", format!("postgres://u:{secret}@h/db")),
@@ -373,13 +390,18 @@ proptest! {
             2 => ("SEMEL_STORE", format!("mysql://u:{secret}@h/db")),
             3 => ("SEMEL_KAFKA_SASL_PASSWORD", secret.clone()),
             4 => ("SEMEL_SINK_KAFKA_SSL_KEY_PASSWORD", secret.clone()),
+            5 => ("SEMEL_SOURCE", format!("amqp://u:{secret}@h/v?queue=q")),
+            6 => ("SEMEL_SOURCE", format!("nats://u:{secret}@h?stream=s&consumer=c")),
+            7 => ("SEMEL_SOURCE_PASSWORD", secret.clone()),
+            8 => ("SEMEL_SINK_PASSWORD", secret.clone()),
+            9 => ("SEMEL_SINK", format!("amqp://u:{secret}@h/v?queue=q")),
             _ => ("SEMEL_SOURCE", format!("kafka://u:{secret}@h/in?group=g")),
         };
         let others = [("SEMEL_LOG", "info"), ("SEMEL_WORKERS", "0"), ("SEMEL_SINK", "kafka:///in"), ("SEMEL_SKOPE", "x")];
         let given = given(&[(name, &value), others[wrong]]);
         let (values, _) = Values::gather(given.clone());
         let listed = format!("{:?}", schema::show(&values, Command::Run));
-        let read = format!("{:?} {values:?}", Config::of(given));
+        let read = format!("{:?} {:?} {values:?}", Route::of(given.clone()), OperatorConfig::of(given));
         for text in [listed, read] {
             prop_assert!(!text.contains("qX7-secret"), "{}={} is seen in {}", name, value, text);
         }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use super::ends;
 use super::kafka_url::KafkaUrl;
 use super::reader::Reader;
-use super::setting::{Default, Kind, Setting};
+use super::route::{Kind, kind};
+use super::setting::{self, Default, Setting};
 use super::sink::Sink;
 use super::source::{SOURCE, Source};
 use super::units::show_duration;
@@ -13,7 +15,7 @@ use crate::protocol::event::Scope;
 
 pub const SCOPE: Setting = Setting::new(
     "SEMEL_SCOPE",
-    Kind::Text,
+    setting::Kind::Text,
     Default::Required,
     "For whom each event counts once: the consumer's logical identity. `${POD_NAME}` gives each pod its own.",
 )
@@ -24,29 +26,29 @@ pub const SCOPE: Setting = Setting::new(
 
 pub const BROADCAST: Setting = Setting::new(
     "SEMEL_BROADCAST",
-    Kind::Switch,
+    setting::Kind::Switch,
     Default::Value("false"),
     "Every pod sees every event: scope and group must both hold the pod's name (`POD_NAME`), and it must be stable.",
 );
 
 pub const ALLOW_SHARED_SCOPE: Setting = Setting::new(
     "SEMEL_ALLOW_SHARED_SCOPE",
-    Kind::Switch,
+    setting::Kind::Switch,
     Default::Value("false"),
     "Let two groups with one scope read one topic: its events split between them.",
 );
 
 pub const PIPELINE: Setting = Setting::new(
     "SEMEL_PIPELINE",
-    Kind::Text,
-    Default::Absent("the group's name"),
+    setting::Kind::Text,
+    Default::Absent("the group, the queue, `STREAM.CONSUMER`"),
     "Name of the pipeline, the same in all its instances; the transactional id is pipeline, instance, worker.",
 )
 .with_references();
 
 pub const INSTANCE: Setting = Setting::new(
     "SEMEL_INSTANCE",
-    Kind::Text,
+    setting::Kind::Text,
     Default::Absent("`POD_NAME`, then the host's name"),
     "Name of this instance: stable over restarts, and no other's.",
 )
@@ -54,16 +56,16 @@ pub const INSTANCE: Setting = Setting::new(
 
 pub const WORKERS: Setting = Setting::new(
     "SEMEL_WORKERS",
-    Kind::Count(1..=64),
+    setting::Kind::Count(1..=64),
     Default::Value("1"),
     "Members of the group in this process, each with threads, a producer and partitions of its own.",
 );
 
 pub const GRACE: Setting = Setting::new(
     "SEMEL_GRACE",
-    Kind::Duration,
+    setting::Kind::Duration,
     Default::Value("25s"),
-    "How long a drain may take after SIGTERM. Not shorter than SEMEL_TRANSACTION_TIMEOUT.",
+    "How long a drain may take after SIGTERM. Not shorter than SEMEL_TRANSACTION_TIMEOUT or SEMEL_PUBLISH_TIMEOUT.",
 );
 
 pub const SETTINGS: &[&Setting] = &[&SCOPE, &BROADCAST, &ALLOW_SHARED_SCOPE, &PIPELINE, &INSTANCE, &WORKERS, &GRACE];
@@ -87,17 +89,10 @@ impl Identity {
     pub(super) fn read(reader: &Reader<'_>) -> Option<Identity> {
         let broadcast = reader.switch(&BROADCAST);
         let allow_shared_scope = reader.switch(&ALLOW_SHARED_SCOPE);
-        let pipeline = match reader.optional(&PIPELINE, || name(reader, &PIPELINE)) {
-            // Without a group the source has a problem of its own.
-            Some(None) => default_pipeline(reader.values).map(|(name, _)| name),
-            given => given.flatten(),
-        };
-        let instance = match reader.optional(&INSTANCE, || name(reader, &INSTANCE)) {
-            Some(None) => own_name(reader),
-            given => given.flatten(),
-        };
+        let pipeline = pipeline(reader);
+        let instance = instance(reader);
         let workers = reader.count(&WORKERS);
-        let grace = reader.duration(&GRACE, "1s", "1h");
+        let grace = grace(reader);
         Some(Identity {
             broadcast: broadcast?,
             allow_shared_scope: allow_shared_scope?,
@@ -113,6 +108,25 @@ pub(super) fn scope(reader: &Reader<'_>) -> Option<Scope> {
     reader.parsed(&SCOPE, Scope::new)
 }
 
+pub(super) fn pipeline(reader: &Reader<'_>) -> Option<String> {
+    match reader.optional(&PIPELINE, || name(reader, &PIPELINE)) {
+        // Without a group the source has a problem of its own.
+        Some(None) => default_pipeline(reader.values).map(|(name, _)| name),
+        given => given.flatten(),
+    }
+}
+
+pub(super) fn instance(reader: &Reader<'_>) -> Option<String> {
+    match reader.optional(&INSTANCE, || name(reader, &INSTANCE)) {
+        Some(None) => own_name(reader),
+        given => given.flatten(),
+    }
+}
+
+pub(super) fn grace(reader: &Reader<'_>) -> Option<Duration> {
+    reader.duration(&GRACE, "1s", "1h")
+}
+
 /// The pod's name, where there is one.
 fn pod_name(values: &Values) -> Option<&str> {
     values.environment.get("POD_NAME").map(String::as_str).filter(|name| !name.is_empty())
@@ -120,8 +134,12 @@ fn pod_name(values: &Values) -> Option<&str> {
 
 /// The pipeline's name when it is not given, and what it follows from.
 pub(super) fn default_pipeline(values: &Values) -> Option<(String, &'static str)> {
-    let url = KafkaUrl::parse(&values.text(&SOURCE)?.ok()?, &["group"]).ok()?;
-    url.parameter("group").map(|group| (group.to_owned(), SOURCE.name))
+    let text = values.text(&SOURCE)?.ok()?;
+    let name = match kind(&text).ok()? {
+        Kind::Kafka => KafkaUrl::parse(&text, &["group"]).ok()?.parameter("group")?.to_owned(),
+        Kind::RabbitMq | Kind::Nats | Kind::Stdin => ends::Source::parse(&text).ok()?.pipeline()?,
+    };
+    Some((name, SOURCE.name))
 }
 
 /// The instance's name when it is not given, and what it follows from.

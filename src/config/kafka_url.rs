@@ -26,7 +26,7 @@ impl KafkaUrl {
         }
         let brokers = match authority {
             "" => Vec::new(),
-            _ => authority.split(',').map(broker).collect::<Result<_, _>>()?,
+            _ => authority.split(',').map(|text| address(text, DEFAULT_PORT)).collect::<Result<_, _>>()?,
         };
         let mut topics = Vec::new();
         for topic in path.split(',') {
@@ -44,7 +44,8 @@ impl KafkaUrl {
     }
 }
 
-fn parameters(query: &str, known: &[&str]) -> Result<Vec<(String, String)>, String> {
+/// What stands behind the `?`. Its errors name parameters, never their values.
+pub(super) fn parameters(query: &str, known: &[&str]) -> Result<Vec<(String, String)>, String> {
     let mut parameters: Vec<(String, String)> = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -63,7 +64,8 @@ fn parameters(query: &str, known: &[&str]) -> Result<Vec<(String, String)>, Stri
     Ok(parameters)
 }
 
-fn broker(text: &str) -> Result<String, String> {
+/// HOST or HOST:PORT as `host:port`.
+pub(super) fn address(text: &str, default_port: u16) -> Result<String, String> {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => (&text[..address.len() + 2], port),
         Some(_) => return Err(format!("`{text}` is not an IPv6 address in brackets")),
@@ -71,7 +73,7 @@ fn broker(text: &str) -> Result<String, String> {
     };
     let sound = !host.is_empty() && host.chars().all(|char| char.is_ascii_graphic());
     let port = match port.strip_prefix(':') {
-        None if port.is_empty() => Some(DEFAULT_PORT),
+        None if port.is_empty() => Some(default_port),
         None => None,
         Some(digits) => digits.parse().ok().filter(|port| *port > 0),
     };

@@ -33,10 +33,23 @@ pub fn url(text: &str) -> String {
         Some((user, host)) if user.contains(':') => {
             format!("{}:{MASK}@{host}", user.split(':').next().unwrap_or_default())
         }
+        // `user:password` with the rest forgotten.
+        _ if !scheme.is_empty() && !has_ports(front) => {
+            format!("{}:{MASK}", front.split(':').next().unwrap_or_default())
+        }
         _ => front.into(),
     };
     let query = query.map_or_else(String::new, |query| format!("?{}", parameters(query)));
     format!("{scheme}{front}{query}")
+}
+
+/// Whether digits stand where ports do.
+fn has_ports(front: &str) -> bool {
+    let hosts = front.split('/').next().unwrap_or_default();
+    hosts.split(',').all(|host| {
+        let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
+        behind.split_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+    })
 }
 
 /// Nothing that follows a password is shown: it may be the rest of one with an unescaped `&` in it.
@@ -71,6 +84,9 @@ mod tests {
             ("postgres://h/db?sslpassword=secret", "postgres://h/db?sslpassword=***", "of the key"),
             ("postgres://u@h/db", "postgres://u@h/db", "none"),
             ("u:secret@h", "u:***@h", "the scheme forgotten"),
+            ("amqp://u:secret", "amqp://u:***", "the host forgotten"),
+            ("amqp://u:secret/v?queue=q", "amqp://u:***?queue=q", "the host forgotten"),
+            ("kafka://h1:9092,[::1]:9092/t", "kafka://h1:9092,[::1]:9092/t", "ports"),
             ("embedded:./claims", "embedded:./claims", "a path"),
         ];
         for (text, right, why) in cases {

@@ -18,21 +18,27 @@ use reader::{Command, Reader};
 use setting::Setting;
 use values::{Given, Problem, Values};
 
+pub mod ends;
 pub mod extraction;
 pub mod file;
 pub mod identity;
 pub mod kafka;
 pub mod kafka_url;
+pub mod leased;
 pub mod mask;
 pub mod names;
+pub mod nats;
 pub mod operator;
 pub mod outside;
 pub mod pipe;
 pub mod policy;
 mod properties;
+pub mod rabbitmq;
 pub mod reader;
 pub mod retention;
+pub mod route;
 pub mod schema;
+pub mod servers;
 pub mod setting;
 pub mod sink;
 pub mod source;
@@ -48,6 +54,7 @@ pub const CONCERNS: &[(&str, &[&Setting])] = &[
     ("Who", identity::SETTINGS),
     ("Source", source::SETTINGS),
     ("Sink", sink::SETTINGS),
+    ("Leases", leased::SETTINGS),
     ("Store", store::SETTINGS),
     ("Event id and time", extraction::SETTINGS),
     ("Policies", policy::SETTINGS),
@@ -71,7 +78,7 @@ pub const CONFIG: Setting = Setting::new(
 )
 .in_pipe();
 
-/// Everything that `semel run` is told.
+/// Everything that `semel run` is told from Kafka to Kafka; [`route`] decides whether it is.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub scope: Scope,
@@ -139,6 +146,7 @@ impl Config {
         if let Some(keys) = &keys {
             policy::check_undated(reader, keys.extraction.time());
         }
+        leased::refuse_of_others(reader);
         Some(Config {
             scope: scope?,
             identity: identity?,

@@ -1,14 +1,15 @@
 //! What the operator's commands are told: the store, and of the rest what is there.
 
-use super::ConfigError;
 use super::extraction::Keys;
 use super::kafka::Clients;
 use super::outside::Log;
 use super::reader::{Command, Reader};
 use super::retention::Retention;
-use super::source::Source;
+use super::route::{self, Kind};
+use super::source::{SOURCE, Source};
 use super::store::Store;
 use super::values::Given;
+use super::{ConfigError, ends};
 use crate::protocol::event::Scope;
 
 #[derive(Debug, Clone)]
@@ -18,6 +19,7 @@ pub struct OperatorConfig {
     pub log: Log,
     pub scope: Option<Scope>,
     pub keys: Option<Keys>,
+    /// Only Kafka's.
     pub source: Option<Source>,
     pub oauth_token_file: Option<std::path::PathBuf>,
 }
@@ -29,7 +31,11 @@ impl OperatorConfig {
 
     fn parts(reader: &Reader<'_>) -> Option<OperatorConfig> {
         let clients = Clients::read(reader);
-        let source = Source::read(reader, clients.as_ref());
+        let source = match route::kind_of(reader, &SOURCE) {
+            None | Some(Kind::Kafka) => Source::read(reader, clients.as_ref()),
+            // It has no group that these commands could ask for; what is wrong with it is told all the same.
+            Some(_) => ends::Source::read(reader).and(None),
+        };
         let scope = super::identity::scope(reader);
         let keys = Keys::read(reader);
         let store = Store::read(reader);

@@ -132,7 +132,10 @@ fn shown_setting(values: &Values, command: Command, setting: &Setting) -> Option
     if let Some(value) = values.settings.get(setting.name) {
         let text = values.text(setting)?.unwrap_or_else(|_| value.text.clone());
         let by = if value.name == setting.name { String::new() } else { format!(" by {}", value.name) };
-        return Some(Shown { name, value: mask::url(&text), origin: format!("{}{by}", value.origin) });
+        // A secret that is no URL is nothing but secret.
+        let hidden = setting.secret && !matches!(setting.kind, Kind::Url(_));
+        let value_shown = if hidden { MASK.into() } else { mask::url(&text) };
+        return Some(Shown { name, value: value_shown, origin: format!("{}{by}", value.origin) });
     }
     let derived = match setting.name {
         _ if command != Command::Run => None,

@@ -6,17 +6,31 @@ use super::kafka::{Clients, Properties};
 use super::kafka_url::{KafkaUrl, check_topic};
 use super::policy::{DUPLICATES, Duplicates, Policies};
 use super::reader::Reader;
+use super::route::kind;
 use super::setting::{Choice, Default, Kind, Setting};
 use super::source::Source;
 
 pub const SINK: Setting = Setting::new(
     "SEMEL_SINK",
-    Kind::Url("kafka://HOST:PORT,…/TOPIC?partition=murmur2|same"),
+    Kind::Url(
+        "kafka://HOST:PORT,…/TOPIC?partition=murmur2|same, \
+         amqp://USER:PASSWORD@HOST:PORT,…/VHOST?queue=QUEUE or ?exchange=EXCHANGE&routing_key=KEY (or amqps://), \
+         nats://USER:PASSWORD@HOST:PORT,…?subject=SUBJECT",
+    ),
     Default::Required,
-    "Topic to forward to, on the source's cluster (`kafka:///TOPIC` takes its brokers). Partitions by key as Java's \
-     clients do (murmur2), or the message's own number (same).",
+    "What is written to: a topic on the source's cluster, a queue or exchange of RabbitMQ, a subject of NATS JetStream. \
+     Without a host (`kafka:///TOPIC`) it is on the source's servers. Partitions by key as Java's clients do (murmur2), \
+     or the message's own number (same).",
 )
 .with_references();
+
+pub const SINK_PASSWORD: Setting = Setting::new(
+    "SEMEL_SINK_PASSWORD",
+    Kind::Text,
+    Default::Absent("the one in the URL"),
+    "Password of the user in SEMEL_SINK; for NATS without a user the token. Not for Kafka.",
+)
+.secret();
 
 pub const TRANSACTION_TIMEOUT: Setting = Setting::new(
     "SEMEL_TRANSACTION_TIMEOUT",
@@ -29,7 +43,7 @@ pub const DEAD_LETTER: Setting = Setting::new(
     "SEMEL_DEAD_LETTER",
     Kind::Text,
     Default::Absent("needed where a policy is `reject`"),
-    "Topic on the sink's cluster for messages that cannot be claimed or forwarded.",
+    "Topic, queue or subject on the sink's servers for messages that cannot be claimed or forwarded.",
 )
 .with_references()
 .in_pipe_without("a file `OUT.rejected`, beside a stream `./semel-rejected.ndjson`")
@@ -40,11 +54,11 @@ pub const DUPLICATES_TOPIC: Setting = Setting::new(
     "SEMEL_DUPLICATES_TOPIC",
     Kind::Text,
     Default::Absent("needed with SEMEL_DUPLICATES=route"),
-    "Topic on the sink's cluster for duplicates.",
+    "Topic, queue or subject on the sink's servers for duplicates.",
 )
 .with_references();
 
-pub const SETTINGS: &[&Setting] = &[&SINK, &TRANSACTION_TIMEOUT, &DEAD_LETTER, &DUPLICATES_TOPIC];
+pub const SETTINGS: &[&Setting] = &[&SINK, &SINK_PASSWORD, &TRANSACTION_TIMEOUT, &DEAD_LETTER, &DUPLICATES_TOPIC];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Partitioning {
@@ -79,6 +93,7 @@ impl Sink {
         policies: Option<&Policies>,
     ) -> Option<Sink> {
         let url = reader.parsed(&SINK, |text| {
+            kind(text)?;
             let url = KafkaUrl::parse(text, &["partition"])?;
             let [topic] = &url.topics[..] else { return Err("it names one topic".to_owned()) };
             let partitioning = match url.parameter("partition") {
@@ -114,7 +129,7 @@ impl Sink {
     }
 }
 
-fn check_topics_needed(reader: &Reader<'_>, policies: &Policies) {
+pub(super) fn check_topics_needed(reader: &Reader<'_>, policies: &Policies) {
     let rejecting = policies.rejecting();
     match (reader.is_given(&DEAD_LETTER), &rejecting[..]) {
         (false, [_, ..]) => {

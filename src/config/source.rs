@@ -5,16 +5,31 @@ use std::time::Duration;
 use super::kafka::{Clients, Properties};
 use super::kafka_url::KafkaUrl;
 use super::reader::Reader;
+use super::route::kind;
 use super::setting::{Choice, Default, Kind, Setting};
 use crate::protocol::start::Reset;
 
 pub const SOURCE: Setting = Setting::new(
     "SEMEL_SOURCE",
-    Kind::Url("kafka://HOST:PORT,…/TOPIC,…?group=GROUP"),
+    Kind::Url(
+        "kafka://HOST:PORT,…/TOPIC,…?group=GROUP, \
+         amqp://USER:PASSWORD@HOST:PORT,…/VHOST?queue=QUEUE&prefetch=N (or amqps://), \
+         nats://USER:PASSWORD@HOST:PORT,…?stream=STREAM&consumer=CONSUMER&prefetch=N&ack_wait=DURATION, stdin:",
+    ),
     Default::Required,
-    "Topics to read, and the consumer group to read them in.",
+    "What is read: topics and the consumer group to read them in, a queue of RabbitMQ, a durable consumer of NATS \
+     JetStream, or lines. `prefetch` (2000) is how many messages are out at a time; what is out for longer than \
+     `ack_wait` (30s) is delivered again.",
 )
 .with_references();
+
+pub const SOURCE_PASSWORD: Setting = Setting::new(
+    "SEMEL_SOURCE_PASSWORD",
+    Kind::Text,
+    Default::Absent("the one in the URL"),
+    "Password of the user in SEMEL_SOURCE; for NATS without a user the token. Not for Kafka.",
+)
+.secret();
 
 pub const START: Setting = Setting::choice::<Reset>(
     "SEMEL_START",
@@ -42,7 +57,7 @@ pub const FETCH_AHEAD: Setting = Setting::new(
     "How much each worker reads ahead of its windows.",
 );
 
-pub const SETTINGS: &[&Setting] = &[&SOURCE, &START, &ASSIGNMENT, &SESSION_TIMEOUT, &FETCH_AHEAD];
+pub const SETTINGS: &[&Setting] = &[&SOURCE, &SOURCE_PASSWORD, &START, &ASSIGNMENT, &SESSION_TIMEOUT, &FETCH_AHEAD];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Assignment {
@@ -80,6 +95,7 @@ pub const SETTLED: &str = ".settled";
 impl Source {
     pub(super) fn read(reader: &Reader<'_>, clients: Option<&Clients>) -> Option<Source> {
         let url = reader.parsed(&SOURCE, |text| {
+            kind(text)?;
             let url = KafkaUrl::parse(text, &["group"])?;
             let group = url.parameter("group").ok_or("it names no group (`?group=…`)")?;
             if url.brokers.is_empty() {

@@ -24,6 +24,10 @@ pub fn given(changes: &[(&str, &str)]) -> Given {
     Given { environment, host: Some("this-host".into()), ..Given::default() }
 }
 
+/// Of a pipeline from RabbitMQ to RabbitMQ.
+pub const LEASED: &[(&str, &str)] =
+    &[("SEMEL_SOURCE", "amqp://u:hidden@h/v?queue=in"), ("SEMEL_SINK", "amqp:///?queue=out")];
+
 pub fn config(changes: &[(&str, &str)]) -> Result<Config, ConfigError> {
     Config::of(given(changes))
 }

@@ -144,7 +144,7 @@ impl Values {
         let mut resolved = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((front, behind)) = rest.split_once("${") {
-            let (name, tail) = behind.split_once('}').ok_or_else(|| format!("`{text}`: a `${{` without its `}}`"))?;
+            let (name, tail) = behind.split_once('}').ok_or("there is a `${` without its `}` in it")?;
             let value = self.environment.get(name).filter(|value| !value.is_empty());
             resolved.push_str(front);
             resolved.push_str(value.ok_or_else(|| format!("`${{{name}}}`: there is no such environment variable"))?);

@@ -98,7 +98,7 @@ fn names_that_are_refused() {
             &[("SEMEL_INSTANCE", "${NOWHERE}")],
             "SEMEL_INSTANCE (environment): `${NOWHERE}`: there is no such environment variable",
         ),
-        (&[("SEMEL_INSTANCE", "a${B")], "SEMEL_INSTANCE (environment): `a${B`: a `${` without its `}`"),
+        (&[("SEMEL_INSTANCE", "a${B")], "SEMEL_INSTANCE (environment): there is a `${` without its `}` in it"),
     ];
     for (changes, right) in cases {
         assert_eq!(problems(changes), [*right], "{changes:?}");
