@@ -9,6 +9,13 @@
 //! 3. **Old tags are harmless.** What was handed out before a connection was lost is void: acknowledging or handing it
 //!    back does nothing and is no error.
 //! 4. **Bounded.** No more than the source's own limit (its prefetch) is out at a time.
+//!
+//! | source | what was handed back or lost comes back |
+//! | --- | --- |
+//! | [`rabbitmq`] | at once; in a quorum queue each return counts towards its delivery limit |
+//! | [`nats`] | at once when handed back; after the consumer's wait for acknowledgements when lost |
+//! | [`lines`] | at once, while the process lives: the sender repeats after its end |
+//! | [`memory`] | at once; it is the reference of the promises |
 
 use std::time::Duration;
 
@@ -17,6 +24,12 @@ use async_trait::async_trait;
 use crate::message::Message;
 
 pub mod kafka;
+pub mod lines;
+pub mod memory;
+pub mod names;
+pub mod nats;
+pub mod rabbitmq;
+pub mod split;
 
 /// One delivery of a message, to be acknowledged or handed back.
 #[derive(Debug, Clone)]

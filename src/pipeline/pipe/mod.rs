@@ -36,6 +36,7 @@ use self::target::Target;
 use crate::clock::SharedClock;
 use crate::config::pipe::PipeConfig;
 use crate::key::TimeRecipe;
+use crate::source::split as lines;
 use crate::store::StoreError;
 use crate::store::embedded::{EmbeddedStore, OpenError};
 
@@ -43,7 +44,6 @@ pub mod files;
 pub mod input;
 pub mod job;
 pub mod keyer;
-pub mod lines;
 pub mod output;
 pub mod reader;
 mod recipe;
