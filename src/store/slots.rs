@@ -46,12 +46,31 @@ pub struct SlotAsk {
     pub position: Position,
 }
 
+impl Reserve<'_> {
+    /// Refuses rows that break what is said above. Every store asks this before it does anything.
+    pub fn check(&self) -> Result<(), StoreError> {
+        if self.rows.is_sorted_by(|a, b| (&a.event_id, a.week) < (&b.event_id, b.week)) {
+            Ok(())
+        } else {
+            Err(StoreError::Rejected("the keys of a window are not distinct and ascending".into()))
+        }
+    }
+}
+
 /// The answer to one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserved {
     Inserted,
     /// None: the claim in the way was gone by the time that it was read.
     InTheWay(Option<Conflicting>),
+}
+
+/// A lane of whatever kind, from what a store has of it: the settled position and what is left of the lease, which a
+/// Kafka partition's lane has not. As far as the store knows, the claims of such a lane are in flight while it is open;
+/// once it is closed, those that it still has are settled, since closing released the others.
+pub(super) fn lane_seen(settled: Option<Position>, open: bool, lease_left: Option<Duration>) -> LaneSeen {
+    let settled = settled.unwrap_or(if open { 0 } else { Position::MAX });
+    LaneSeen { settled, open, lapsed: lease_left == Some(Duration::ZERO) }
 }
 
 /// A slot as one statement reads it.
