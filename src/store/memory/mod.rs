@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -17,6 +18,8 @@ use crate::protocol::event::{EventId, EventTime, Scope, Week};
 use crate::protocol::lane::{Holder, LaneId, Position, StoreId, StreamId, Token};
 use crate::protocol::start::Row;
 use crate::protocol::verdict::Claimed;
+
+mod slots;
 
 type Key = (Scope, EventId, Week);
 
@@ -30,9 +33,10 @@ pub struct MemoryStore {
 struct Inner {
     claims: BTreeMap<Key, Body>,
     streams: BTreeMap<StreamId, Stream>,
-    /// Every lane that was ever opened, and the stream it was opened on. Outlives the lane's claims.
-    lanes: BTreeMap<LaneId, StreamId>,
+    /// Every lane that was ever opened. Outlives the lane's claims.
+    lanes: BTreeMap<LaneId, Lane>,
     weeks: BTreeSet<Week>,
+    clock: slots::LeaseClock,
 }
 
 /// What a claim's row has beside its key.
@@ -53,6 +57,14 @@ struct Stream {
     opened_for: Option<LaneFor>,
 }
 
+#[derive(Debug)]
+struct Lane {
+    /// That it was opened on.
+    stream: StreamId,
+    /// None for a Kafka partition's.
+    of_slot: Option<slots::OfSlot>,
+}
+
 impl Default for MemoryStore {
     fn default() -> Self {
         MemoryStore::new()
@@ -69,6 +81,11 @@ impl MemoryStore {
 
     pub fn with_id(id: StoreId) -> MemoryStore {
         MemoryStore { id, inner: Mutex::new(Inner { weeks: [Week::UNDATED].into(), ..Inner::default() }) }
+    }
+
+    /// Sets the clock of leases forward. By itself it goes as the runtime's does.
+    pub fn advance(&self, by: Duration) {
+        self.lock().clock.advance(by);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -178,6 +195,7 @@ impl ClaimStore for MemoryStore {
         let mut released = 0;
         if let Some(cut) = open.cut {
             released = inner.delete_unsettled(false, cut.prev, cut.cut);
+            inner.settle(cut.prev, cut.cut);
             for stream in inner.streams.values_mut().filter(|stream| stream.open == Some(cut.prev)) {
                 *stream = Stream { owner: open.token, open: None, drained: None, opened_for: None };
             }
@@ -185,7 +203,7 @@ impl ClaimStore for MemoryStore {
         let opened_for = Some(open.lane_for.clone());
         let row = Stream { owner: open.token, open: Some(open.lane), drained: None, opened_for };
         inner.streams.insert(open.stream.clone(), row);
-        inner.lanes.insert(open.lane, open.stream.clone());
+        inner.lanes.insert(open.lane, Lane { stream: open.stream.clone(), of_slot: None });
         Ok(released)
     }
 
@@ -204,6 +222,7 @@ impl ClaimStore for MemoryStore {
         }
         let row = Stream { owner: guard.token, open: None, drained: None, opened_for: None };
         inner.streams.insert(stream.clone(), row);
+        inner.settle(guard.lane, cut);
         Ok(inner.delete_unsettled(false, guard.lane, cut))
     }
 
@@ -249,7 +268,7 @@ impl ClaimStore for MemoryStore {
             partition: row.partition,
             offset: row.offset,
             first_seen_at: row.first_seen_at,
-            stream: row.holder.lane.and_then(|lane| inner.lanes.get(&lane)).cloned(),
+            stream: row.holder.lane.and_then(|lane| inner.lanes.get(&lane)).map(|lane| lane.stream.clone()),
         };
         Ok(inner.claims.iter().filter(|(key, _)| asked(key)).map(shown).collect())
     }
