@@ -463,7 +463,8 @@ fn check_names_what_the_role_may_not_do() {
     world.set("SEMEL_STORE", &format!("postgres://{role}:narrow@{host}?sslmode=disable"));
     let words = [
         "FAIL  privileges",
-        "missing: DELETE on processed_kafka_events, UPDATE on semel_lanes, UPDATE on semel_streams. grant them",
+        "missing: DELETE on processed_kafka_events, UPDATE on processed_kafka_events, UPDATE on semel_lanes, UPDATE on \
+         semel_streams. grant them",
         "may neither make nor retire weeks",
         "FAIL  weeks",
         "as the owner of the table",

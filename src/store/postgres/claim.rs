@@ -29,7 +29,29 @@ use crate::protocol::verdict::Claimed;
 use crate::store::{Ask, ClaimWindow, StoreError, TryClaim};
 
 /// How often holders are asked for before the call is given up.
-const ROUNDS: usize = 8;
+const ROUNDS: u32 = 8;
+
+/// Of reading who holds what, after an insert that has committed.
+#[derive(Default)]
+pub(super) struct Rounds(u32);
+
+impl Rounds {
+    /// Waits for the next one. An error that waiting does not mend, or the last one, is the call's: its outcome is then
+    /// unknown to the caller.
+    pub async fn failed(&mut self, error: StoreError) -> Result<(), StoreError> {
+        self.0 += 1;
+        match error {
+            StoreError::Unavailable(cause) | StoreError::Unknown(cause) if self.0 >= ROUNDS => {
+                Err(StoreError::Unknown(cause))
+            }
+            StoreError::Unavailable(_) | StoreError::Unknown(_) => {
+                tokio::time::sleep(Duration::from_millis(20 * u64::from(self.0))).await;
+                Ok(())
+            }
+            other => Err(other),
+        }
+    }
+}
 
 /// How often keys whose claim was gone before it could be read are claimed again before the call is given up. Whoever
 /// claims and frees in a loop falls into step with this one, so each round waits a little longer than the one before.
@@ -139,16 +161,10 @@ impl PostgresStore {
 
     /// Who holds each of the keys. None: nobody any more.
     pub(super) async fn holders(&self, keys: &[Key<'_>]) -> Result<Vec<Option<Holder>>, StoreError> {
-        let mut round = 0;
+        let mut rounds = Rounds::default();
         loop {
-            round += 1;
             match self.holders_once(keys).await {
-                Err(StoreError::Unavailable(cause) | StoreError::Unknown(cause)) if round == ROUNDS => {
-                    return Err(StoreError::Unknown(cause));
-                }
-                Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) => {
-                    tokio::time::sleep(Duration::from_millis(20 * round as u64)).await;
-                }
+                Err(error) => rounds.failed(error).await?,
                 done => return done,
             }
         }

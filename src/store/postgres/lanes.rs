@@ -186,7 +186,7 @@ async fn close_locked(
     Ok(Some(released))
 }
 
-async fn close(lease: &mut Lease, lane: i64, cut: Option<Position>, now: Stamp) -> Result<(), StoreError> {
+pub(super) async fn close(lease: &mut Lease, lane: i64, cut: Option<Position>, now: Stamp) -> Result<(), StoreError> {
     let params: [Param<'_>; 3] = [(&lane, Type::INT8), (&cut, Type::INT8), (&now, Type::TIMESTAMPTZ)];
     lease.rows(include_str!("sql/close_lane.sql"), &params).await.map(|_| ())
 }

@@ -14,8 +14,10 @@ use super::pool::{Lease, Limits};
 use crate::store::StoreError;
 
 /// Applied in this order. The rules for adding one: `migrations/README.md`.
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "claims", sql: include_str!("../../../migrations/0001_claims.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "claims", sql: include_str!("../../../migrations/0001_claims.sql") },
+    Migration { version: 2, name: "instance_lanes", sql: include_str!("../../../migrations/0002_instance_lanes.sql") },
+];
 
 /// The schema that this program reads and writes.
 pub const SCHEMA_VERSION: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
@@ -147,7 +149,10 @@ mod tests {
 
     /// A migration that was applied anywhere is never edited: what is to change is a new one. A new one's line is added
     /// here with it.
-    const RELEASED: &[(i32, &str)] = &[(1, "d73830db20120a549302470ddefc8531a5e2c8f5a4c4ce86ebe93f12642701d4")];
+    const RELEASED: &[(i32, &str)] = &[
+        (1, "d73830db20120a549302470ddefc8531a5e2c8f5a4c4ce86ebe93f12642701d4"),
+        (2, "c8065ce66f546227c89fd809779497d6af07a98f47aeae57b19fbf7ff4ff25a6"),
+    ];
 
     #[test]
     fn released_ones_never_change() {
@@ -171,6 +176,7 @@ mod tests {
         let cases = [
             (vec![], Err(SchemaProblem::Missing)),
             (vec![(0, String::new())], Err(SchemaProblem::Old { found: 0 })),
+            (applied(1), Err(SchemaProblem::Old { found: 1 })),
             (newest, Ok(())),
             (altered, Err(SchemaProblem::Altered { version: 1 })),
             (newer, Err(SchemaProblem::New { found: SCHEMA_VERSION + 1 })),

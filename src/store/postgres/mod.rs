@@ -6,6 +6,7 @@
 //! | `pool` | connections, and the one way in which statements are sent |
 //! | `claim`, `try_claim` | the insert, and who holds what conflicted |
 //! | `lanes` | owner tokens, opening and closing lanes |
+//! | `slots`, `takes` | lanes of instances: reserving on them, taking them |
 //! | `partitions` | weeks made ahead and retired |
 //! | `inspect`, [`health`] | what operators ask of the claims, and of the server |
 //! | [`migrate`] | the schema and its version |
@@ -42,6 +43,8 @@ pub mod options;
 mod params;
 mod partitions;
 mod pool;
+mod slots;
+mod takes;
 mod tls;
 mod try_claim;
 

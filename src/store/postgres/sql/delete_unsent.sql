@@ -1,0 +1,5 @@
+-- $1 lane, $2 position, $3 positions in doubt. Reads every claim.
+WITH gone AS (
+    DELETE FROM processed_kafka_events WHERE lane = $1 AND position >= $2 AND position <> ALL ($3) RETURNING 1
+)
+SELECT count(*) FROM gone

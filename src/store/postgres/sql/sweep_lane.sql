@@ -1,0 +1,13 @@
+-- $1 lane. One statement is enough: a closed lane gets no claim any more, so that whoever sees it closed sees its claims.
+-- Reads every claim.
+WITH swept AS MATERIALIZED (
+    SELECT settled FROM semel_lanes
+    WHERE lane = $1 AND closed_at IS NOT NULL AND lease_until <= clock_timestamp()
+    FOR UPDATE
+),
+gone AS (
+    DELETE FROM processed_kafka_events AS e USING swept
+    WHERE e.lane = $1 AND e.position >= swept.settled
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM swept), (SELECT count(*) FROM gone)
