@@ -122,7 +122,7 @@ pub async fn guarded(subject: Subject) {
 
 /// Claims, lanes, weeks and the store's id are there for the next process.
 pub async fn survives(subject: Subject) {
-    let Subject { store, reopen: Some(reopen), keep } = subject else { return };
+    let Subject { store, reopen: Some(reopen), keep, .. } = subject else { return };
     room(&*store).await;
     let writer = Writer::open(&*store, "stream").await;
     writer.claim(&*store, &["a"], 1).await.expect("a claim");

@@ -1,14 +1,16 @@
 //! One suite of promises for every claim store, and what only PostgreSQL has to show.
 //!
 //! `suite!(name, make)` runs the whole suite for one implementation; `make` is an async function that answers a
-//! [`Subject`] with nothing in it. A store joins by that one line.
+//! [`Subject`] with nothing in it. A store joins by that one line, and by one in [`slots`] for lanes of instances.
 
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use semel::store::ClaimStore;
+use semel::store::memory::MemoryStore;
 
 mod claims;
 mod histories;
@@ -16,25 +18,44 @@ mod kit;
 mod lanes;
 mod operator;
 mod postgres;
+mod slots;
 mod subjects;
 mod weeks;
 
 pub type Shared = Arc<dyn ClaimStore>;
 
 /// Ends one handle on a store and opens another on the same claims.
-pub type Reopen = Box<dyn Fn(Shared) -> Pin<Box<dyn Future<Output = Shared>>>>;
+pub type Reopen<S> = Box<dyn Fn(Arc<S>) -> Pin<Box<dyn Future<Output = Arc<S>>>>>;
 
-/// A store under test, empty, with room for undated claims only.
-pub struct Subject {
-    pub store: Shared,
+/// A store under test, empty, with room for undated claims only; by the trait that is tested.
+pub struct Subject<S: ?Sized = dyn ClaimStore> {
+    pub store: Arc<S>,
     /// None for a store that forgets.
-    pub reopen: Option<Reopen>,
+    pub reopen: Option<Reopen<S>>,
+    pub lapse: Lapse,
     /// What must live as long as the store: a folder, a server.
     pub keep: Box<dyn Any>,
 }
 
+/// How its leases come to lapse.
+pub enum Lapse {
+    Waited,
+    /// The store's clock is set forward.
+    Advanced(Arc<MemoryStore>),
+}
+
+impl Lapse {
+    /// A lease of this length that begins now, or began before, is over then.
+    pub async fn of(&self, lease: Duration) {
+        match self {
+            Lapse::Waited => tokio::time::sleep(lease + Duration::from_millis(20)).await,
+            Lapse::Advanced(store) => store.advance(lease),
+        }
+    }
+}
+
 /// Runs one test on a store of its own.
-fn run<M: AsyncFnOnce() -> Subject>(make: M, test: impl AsyncFnOnce(Subject)) {
+fn run<S: ?Sized>(make: impl AsyncFnOnce() -> Subject<S>, test: impl AsyncFnOnce(Subject<S>)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime starts").block_on(async { test(make().await).await });
 }
@@ -57,7 +78,8 @@ macro_rules! suite {
             $(mod $part {
                 $(#[test]
                 fn $test() {
-                    crate::store::run($make, crate::store::$part::$test);
+                    let make = async || $make(|store| store as crate::store::Shared).await;
+                    crate::store::run(make, crate::store::$part::$test);
                 })*
             })*
         }

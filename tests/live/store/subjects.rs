@@ -1,5 +1,7 @@
-//! The stores under test.
+//! The stores under test. Each maker is told how its store is shared: by the trait under test.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use semel::store::embedded::EmbeddedStore;
@@ -7,30 +9,34 @@ use semel::store::memory::MemoryStore;
 use semel::store::postgres::PostgresStore;
 use semel::store::postgres::options::PostgresOptions;
 
-use super::{Shared, Subject};
+use super::{Lapse, Subject};
 use crate::support::services::Services;
 
-pub async fn memory() -> Subject {
-    Subject { store: Arc::new(MemoryStore::new()), reopen: None, keep: Box::new(()) }
+type Sharing<T, S> = fn(Arc<T>) -> Arc<S>;
+type Opening<S> = Pin<Box<dyn Future<Output = Arc<S>>>>;
+
+pub async fn memory<S: ?Sized>(share: Sharing<MemoryStore, S>) -> Subject<S> {
+    let store = Arc::new(MemoryStore::new());
+    Subject { store: share(store.clone()), reopen: None, lapse: Lapse::Advanced(store), keep: Box::new(()) }
 }
 
 /// Reopened, it reads its own journal again: nothing is flushed in between.
-pub async fn embedded() -> Subject {
+pub async fn embedded<S: ?Sized + 'static>(share: Sharing<EmbeddedStore, S>) -> Subject<S> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("claims");
-    let open = move || Arc::new(EmbeddedStore::open(&path).expect("the store opens")) as Shared;
+    let open = move || share(Arc::new(EmbeddedStore::open(&path).expect("the store opens")));
     let store = open();
-    let reopen = move |old: Shared| -> std::pin::Pin<Box<dyn Future<Output = Shared>>> {
+    let reopen = move |old: Arc<S>| -> Opening<S> {
         drop(old);
         let store = open();
         Box::pin(async move { store })
     };
-    Subject { store, reopen: Some(Box::new(reopen)), keep: Box::new(folder) }
+    Subject { store, reopen: Some(Box::new(reopen)), lapse: Lapse::Waited, keep: Box::new(folder) }
 }
 
 /// A database of its own whose defaults are as unlike what Semel needs as they may be (beside a server that is fourteen
 /// hours ahead of UTC): isolation, date style, limits.
-pub async fn postgres() -> Subject {
+pub async fn postgres<S: ?Sized + 'static>(share: Sharing<PostgresStore, S>) -> Subject<S> {
     let services = Services::shared();
     let url = make_database(&services).await;
     let name = url.rsplit_once('/').expect("a URL with a database").1.to_owned();
@@ -43,32 +49,32 @@ pub async fn postgres() -> Subject {
     for default in defaults {
         admin(&url, format!("ALTER DATABASE {name} SET {default}")).await;
     }
-    on(&url, &url).await
+    on(share, &url, &url).await
 }
 
 /// Through PgBouncer in transaction mode.
-pub async fn pgbouncer() -> Subject {
+pub async fn pgbouncer<S: ?Sized + 'static>(share: Sharing<PostgresStore, S>) -> Subject<S> {
     let services = Services::shared();
     let direct = make_database(&services).await;
     let name = direct.rsplit_once('/').expect("a URL with a database").1.to_owned();
     let pooler = std::env::var("SEMEL_TEST_PGBOUNCER").expect("SEMEL_TEST_PGBOUNCER is not set: run tests/run");
     let (base, _) = pooler.rsplit_once('/').expect("a URL with a database");
-    on(&format!("{base}/{name}"), &direct).await
+    on(share, &format!("{base}/{name}"), &direct).await
 }
 
 /// `url`: how the store is reached; `direct`: kept for tests that look at the tables.
-async fn on(url: &str, direct: &str) -> Subject {
+async fn on<S: ?Sized + 'static>(share: Sharing<PostgresStore, S>, url: &str, direct: &str) -> Subject<S> {
     let store = connect(url).await;
     store.migrate().await.expect("a schema");
     store.check_schema().await.expect("the schema that was made");
     let url = url.to_owned();
-    let reopen = move |old: Shared| -> std::pin::Pin<Box<dyn Future<Output = Shared>>> {
+    let reopen = move |old: Arc<S>| -> Opening<S> {
         drop(old);
         let url = url.clone();
-        Box::pin(async move { Arc::new(connect(&url).await) as Shared })
+        Box::pin(async move { share(Arc::new(connect(&url).await)) })
     };
     let keep = Box::new(OwnDatabase(direct.to_owned()));
-    Subject { store: Arc::new(store), reopen: Some(Box::new(reopen)), keep }
+    Subject { store: share(Arc::new(store)), reopen: Some(Box::new(reopen)), lapse: Lapse::Waited, keep }
 }
 
 /// Its URL. Dropped with its last test, and the pooler's connections to it, which would else be kept for minutes.

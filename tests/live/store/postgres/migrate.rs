@@ -1,11 +1,14 @@
 //! Making the schema, refusing another, adopting the table of the guard that came before.
 
-use semel::protocol::lane::Holder;
+use semel::protocol::lane::{Holder, LaneId, StreamId, Token};
 use semel::protocol::verdict::Claimed;
 use semel::store::postgres::migrate::SCHEMA_VERSION;
+use semel::store::slots::Reserved;
 use semel::store::{ClaimStore, StoreError};
+use sha2::Digest;
 
 use super::super::kit::{NOW, Writer, id, of, scope, trying, week};
+use super::super::slots::{LONG, RUNS, Run};
 use super::{Own, run, told};
 
 /// From several places at once: applied once, by one of them.
@@ -59,6 +62,57 @@ fn refused() {
             side.batch_execute(back).await.expect("changed back");
         }
         own.store.check_schema().await.expect("the schema");
+    });
+}
+
+/// What `semel migrate` of version 1 left behind, with claims in it.
+const VERSION_1: &str = "
+    INSERT INTO semel_streams VALUES ('stream', 11, 7, NULL, 'billing', 'header:id');
+    INSERT INTO semel_lanes (lane, stream, scope, recipe, opened_at, closed_at, cut) VALUES
+        (6, 'stream', 'billing', 'header:id', '2026-01-01', '2026-01-01', 5),
+        (7, 'stream', 'billing', 'header:id', '2026-01-01', NULL, NULL);
+    CREATE TABLE processed_kafka_events_20251229
+        PARTITION OF processed_kafka_events FOR VALUES FROM ('2025-12-29') TO ('2026-01-05');
+    INSERT INTO processed_kafka_events
+        (consumer_scope_id, event_id, week_start, first_seen_at, topic, \"partition\", \"offset\", lane, position)
+    VALUES ('billing', 'old', '2025-12-29', now(), 'orders', 3, 4, 6, 4),
+        ('billing', 'new', '2025-12-29', now(), 'orders', 3, 8, 7, 8);
+";
+
+/// From version 1 with rows in it: they are as they were, its pipeline goes on, and slots can be taken.
+#[test]
+fn from_version_1() {
+    run(async || {
+        let own = Own::empty().await;
+        let side = own.side().await;
+        let first = include_str!("../../../../migrations/0001_claims.sql");
+        side.batch_execute(include_str!("../../../../src/store/postgres/sql/make_migrations.sql")).await.expect("made");
+        side.batch_execute(first).await.expect("version 1");
+        let digest = hex::encode(sha2::Sha256::digest(first));
+        let record = format!("INSERT INTO semel_migrations (version, name, digest) VALUES (1, 'claims', '{digest}')");
+        side.batch_execute(&format!("{record}; {VERSION_1}")).await.expect("rows");
+        assert_eq!(own.store.schema_version().await.expect("an answer"), Some(1));
+        let refusal = told(&own.store.check_schema().await.expect_err("a refusal"));
+        assert!(refusal.contains("at version 1, this program needs") && refusal.contains("semel migrate"), "{refusal}");
+        let rows = async || {
+            let all = "SELECT string_agg(r, '|' ORDER BY r) FROM (
+                SELECT e::text FROM processed_kafka_events AS e UNION ALL SELECT s::text FROM semel_streams AS s
+                UNION ALL SELECT id FROM semel_store
+                UNION ALL SELECT (lane, stream, scope, recipe, opened_at, closed_at, cut)::text FROM semel_lanes
+            ) AS t (r)";
+            side.query_one(all, &[]).await.expect("rows").get::<_, String>(0)
+        };
+        let before = rows().await;
+        assert_eq!(own.store.migrate().await.expect("a schema"), (2..=SCHEMA_VERSION).collect::<Vec<_>>());
+        own.store.check_schema().await.expect("the schema");
+        assert_eq!(rows().await, before);
+        let partition = Writer { stream: StreamId::from_stored("stream"), lane: LaneId(7), token: Token(11) };
+        let answers = partition.claim(&*own.store, &["new", "newer"], 8).await.expect("a claim");
+        assert_eq!((of(&answers, "new"), of(&answers, "newer")), (partition.at(8), Claimed::Inserted));
+        let instance = Run::start(&*own.store, "one", LONG).await;
+        let answers = instance.reserve(&*own.store, &["new", "fresh"], 0, (0, LONG)).await.expect("a reserve");
+        assert_eq!(answers["fresh"], Reserved::Inserted);
+        assert_eq!(answers["new"], Run { lane: LaneId(7), ..instance.clone() }.at(8, 0, RUNS));
     });
 }
 

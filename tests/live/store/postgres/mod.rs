@@ -1,4 +1,5 @@
-//! What only PostgreSQL has to show: late statements, lost connections, partitions in use, schemas, TLS.
+//! What only PostgreSQL has to show: late statements, lost connections, partitions in use, schemas, TLS, lanes of
+//! instances.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ mod migrate;
 mod outage;
 mod partitions;
 mod plans;
+mod slots;
 mod tls;
 
 /// A database of the test's own, with the schema in it, reached directly.

@@ -4,10 +4,19 @@ use super::super::kit::{room, week};
 use super::{Own, run};
 use semel::store::ClaimStore;
 
-/// The losers' query looks up each key in the index of the asked weeks' partitions alone: empty, young or full, and
-/// however many other weeks there are.
+/// The losers' queries look up each key in the index of the asked weeks' partitions alone: empty, young or full, and
+/// however many other weeks there are. Lanes are looked up by their ids.
 #[test]
 fn holders_are_looked_up() {
+    looks_up(include_str!("../../../../src/store/postgres/sql/find_holders.sql"), &[]);
+}
+
+#[test]
+fn what_is_in_the_way_is_looked_up() {
+    looks_up(include_str!("../../../../src/store/postgres/sql/find_in_the_way.sql"), &["semel_lanes_pkey"]);
+}
+
+fn looks_up(query: &'static str, also: &'static [&'static str]) {
     run(async || {
         let own = Own::migrated().await;
         room(&*own.store).await;
@@ -18,7 +27,10 @@ fn holders_are_looked_up() {
             .expect("set");
         // As statements without a name are planned: each time, for its values.
         side.batch_execute("SET plan_cache_mode = force_custom_plan").await.expect("set");
-        let query = include_str!("../../../../src/store/postgres/sql/find_holders.sql");
+        let lanes = "ALTER TABLE semel_lanes SET (autovacuum_enabled = off);
+            INSERT INTO semel_lanes (lane, stream, scope, recipe, opened_at)
+            SELECT n, 'stream', 'billing', 'header:id', now() FROM generate_series(1, 2000) AS n";
+        side.batch_execute(lanes).await.expect("lanes");
         side.batch_execute(&format!("PREPARE holders (text, text[], date[], date[]) AS {query}"))
             .await
             .expect("prepared");
@@ -44,6 +56,7 @@ fn holders_are_looked_up() {
                     "{rows} rows, {keys} keys:\n{plan}"
                 );
                 assert!(!plan.contains("Seq Scan"), "{rows} rows, {keys} keys:\n{plan}");
+                also.iter().for_each(|index| assert!(plan.contains(index), "{rows} rows, {keys} keys:\n{plan}"));
                 assert_eq!(plan.matches(" on processed_kafka_events").count(), 1, "{rows} rows, {keys} keys:\n{plan}");
             }
         }
