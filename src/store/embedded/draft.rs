@@ -10,14 +10,17 @@ use fjall::{Keyspace, OwnedWriteBatch, UserKey};
 
 use super::body::{self, Whence};
 use super::code::Out;
-use super::inner::{Inner, NOTE, ORIGIN, SCOPE};
+use super::inner::{Inner, NOTE};
 use super::key;
 use super::names::Origin;
+use super::slot_lanes::SlotLane;
 use super::tail::Added;
 use super::{Trouble, folder, inner};
 use crate::protocol::event::{EventId, EventTime, Scope, Week};
-use crate::protocol::lane::{Holder, LaneId, Position};
+use crate::protocol::lane::{Coordinate, Holder, LaneId, Position};
+use crate::protocol::slot::Conflicting;
 use crate::protocol::verdict::Claimed;
+use crate::store::slots::SlotAsk;
 use crate::store::{Ask, StoreError, TryClaim};
 
 /// The key of a claim without a lane, ready to be asked for.
@@ -51,6 +54,8 @@ pub struct Draft<'a> {
     week: Option<(Week, Keyspace)>,
     touched: Vec<Keyspace>,
     added: Vec<(LaneId, Added)>,
+    /// What a slot's lane will be.
+    slot_lane: Option<(LaneId, SlotLane)>,
     key: Out,
     value: Out,
 }
@@ -66,6 +71,7 @@ impl<'a> Draft<'a> {
             week: None,
             touched: Vec::new(),
             added: Vec::new(),
+            slot_lane: None,
             key: Out::default(),
             value: Out::default(),
         }
@@ -103,19 +109,49 @@ impl<'a> Draft<'a> {
     pub(super) fn claim_laned(&mut self, scope: u32, ask: &Ask) -> Result<Claimed, Trouble> {
         let origin = self.origin(ask);
         key::write(&mut self.key, scope, &ask.event_id);
-        let holder = Holder { lane: Some(ask.lane), position: ask.position };
-        let whence = Whence::Numbered { origin, position: ask.position, offset: Some(ask.offset) };
-        body::write(&mut self.value, &whence, self.first_seen_at);
-        // The keys of a window are distinct.
-        let claimed = self.insert_or_read(ask.week, holder, false)?;
+        let at = Coordinate { lane: ask.lane, position: ask.position };
+        self.claim_at(ask.week, at, origin, Some(ask.offset))
+    }
+
+    /// `origin`: its number, of [`Draft::slot_origin`].
+    pub(super) fn claim_on_slot(
+        &mut self,
+        scope: u32,
+        (lane, origin): (LaneId, u32),
+        ask: &SlotAsk,
+    ) -> Result<Claimed, Trouble> {
+        key::write(&mut self.key, scope, &ask.event_id);
+        self.claim_at(ask.week, Coordinate { lane, position: ask.position }, origin, None)
+    }
+
+    /// Claims the key that is in `self.key`. The keys of a window are distinct.
+    fn claim_at(&mut self, week: Week, at: Coordinate, origin: u32, offset: Option<i64>) -> Result<Claimed, Trouble> {
+        let Coordinate { lane, position } = at;
+        body::write(&mut self.value, &Whence::Numbered { origin, position, offset }, self.first_seen_at);
+        let claimed = self.insert_or_read(week, Holder { lane: Some(lane), position }, false)?;
         if claimed == Claimed::Inserted {
-            let of_lane = self.added.iter().position(|(lane, _)| *lane == ask.lane).unwrap_or_else(|| {
-                self.added.push((ask.lane, Added::default()));
+            let of_lane = self.added.iter().position(|(of, _)| *of == lane).unwrap_or_else(|| {
+                self.added.push((lane, Added::default()));
                 self.added.len() - 1
             });
-            self.added[of_lane].1.push(ask.week, ask.position, &self.key.0);
+            self.added[of_lane].1.push(week, position, &self.key.0);
         }
         Ok(claimed)
+    }
+
+    /// Writes with this draft what a slot's lane is from then on.
+    pub(super) fn set_slot_lane(&mut self, lane: LaneId, of_slot: SlotLane) {
+        self.slot_lane = Some((lane, of_slot));
+    }
+
+    /// A holder with its lane, as they are when this draft is committed.
+    pub(super) fn conflicting(&self, holder: Holder) -> Conflicting {
+        match self.slot_lane {
+            Some((lane, of_slot)) if holder.lane == Some(lane) => {
+                Conflicting { holder, lane: Some(of_slot.seen(true)) }
+            }
+            _ => self.inner.conflicting(holder),
+        }
     }
 
     pub(super) fn try_claim(&mut self, row: &TryClaim) -> Result<Claimed, Trouble> {
@@ -172,6 +208,11 @@ impl<'a> Draft<'a> {
         number
     }
 
+    /// The number of a slot's origin. It has no partition, and its claims no offset.
+    pub(super) fn slot_origin(&mut self, lane: LaneId, topic: &Arc<str>) -> u32 {
+        self.inner.origins.get_or_draw(&Origin { lane: Some(lane), topic: topic.clone(), partition: None })
+    }
+
     /// A record of the caller's own that becomes durable with the claims.
     pub fn note(&mut self, name: &[u8], value: &[u8]) {
         self.batch.insert(&self.inner.small, inner::small_key(NOTE, name), value);
@@ -186,21 +227,22 @@ impl<'a> Draft<'a> {
     pub(super) fn commit_changes(mut self) -> Result<(), Trouble> {
         let inner = &mut *self.inner;
         let mut batch = std::mem::replace(&mut self.batch, inner.batch());
-        for (number, scope) in inner.scopes.new_ones() {
-            inner.put(&mut batch, SCOPE, &number.to_be_bytes(), scope.as_str().as_bytes().to_vec());
-        }
-        for (number, origin) in inner.origins.new_ones() {
-            inner.put(&mut batch, ORIGIN, &number.to_be_bytes(), origin.write());
+        inner.put_new_names(&mut batch);
+        let settled = self.slot_lane.map(|(_, of_slot)| of_slot.settled);
+        if let Some((lane, of_slot)) = &self.slot_lane
+            && inner.slot_lanes.get(lane).map(|known| known.settled) != settled
+        {
+            inner.put_slot_lane(&mut batch, *lane, of_slot);
         }
         for (lane, added) in &self.added {
-            let record = inner.tails.get_mut(lane).and_then(|tail| tail.put(*lane, added));
+            let record = inner.tails.get_mut(lane).and_then(|tail| tail.put(*lane, added, settled));
             if let Some((place, record)) = record {
                 batch.insert(&inner.tails_space, place, record);
             }
         }
         batch.commit().map_err(Trouble::Write)?;
-        inner.scopes.keep_new();
-        inner.origins.keep_new();
+        inner.keep_new_names();
+        inner.slot_lanes.extend(self.slot_lane);
         let written = self.touched.iter().chain([&inner.small, &inner.tails_space]);
         written.into_iter().try_for_each(folder::rotate_if_large).map_err(Trouble::Write)
     }

@@ -1,7 +1,7 @@
 //! What the store knows while it is open. One mutex holds it all: there is one writer.
 //!
-//! Streams, scopes and origins are few and kept in memory whole; claims are not. In the small keyspace each record's
-//! first byte says what it is.
+//! Streams, lanes, scopes and origins are few and kept in memory whole; claims are not. In the small keyspace each
+//! record's first byte says what it is.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,16 +11,18 @@ use super::OpenError;
 use super::code::Unreadable;
 use super::lanes::Stream;
 use super::names::{Numbers, Origin};
+use super::slot_lanes::SlotLane;
 use super::tail::{self, Tail};
 use super::{Trouble, folder};
 use crate::protocol::event::{Scope, Week};
 use crate::protocol::lane::{LaneId, StoreId, StreamId};
 
 pub(super) const STORE_ID: u8 = b'i';
-pub(super) const SCOPE: u8 = b'c';
-pub(super) const ORIGIN: u8 = b'o';
+const SCOPE: u8 = b'c';
+const ORIGIN: u8 = b'o';
 pub(super) const STREAM: u8 = b's';
 pub(super) const LANE: u8 = b'l';
+pub(super) const SLOT_LANE: u8 = b'p';
 pub(super) const NOTE: u8 = b'n';
 
 const SMALL_KEYSPACE: &str = "small";
@@ -38,7 +40,9 @@ pub(super) struct Inner {
     pub streams: BTreeMap<StreamId, Stream>,
     /// Every lane that was ever opened, and the stream it was opened on.
     pub lanes: HashMap<LaneId, StreamId>,
-    /// Of the open lanes.
+    /// Those of them that were opened on slots.
+    pub slot_lanes: HashMap<LaneId, SlotLane>,
+    /// Of the open lanes, and of slots' closed lanes on which claims were left in doubt.
     pub tails: HashMap<LaneId, Tail>,
 }
 
@@ -65,6 +69,7 @@ impl Inner {
             origins: Numbers::new(Vec::new()),
             streams: BTreeMap::new(),
             lanes: HashMap::new(),
+            slot_lanes: HashMap::new(),
             tails: HashMap::new(),
             small,
             tails_space,
@@ -94,6 +99,7 @@ impl Inner {
                 SCOPE => scopes.push(Scope::new(text()?).map_err(|_| Unreadable("a scope is not one"))?),
                 ORIGIN => origins.push(Origin::read(&value)?),
                 STREAM => drop(self.streams.insert(stream_id(name)?, Stream::read(&value)?)),
+                SLOT_LANE => _ = self.slot_lanes.insert(lane_id(name)?, SlotLane::read(&value)?),
                 LANE => drop(self.lanes.insert(lane_id(name)?, StreamId::from_stored(text()?))),
                 _ => {}
             }
@@ -136,6 +142,21 @@ impl Inner {
 
     pub fn batch(&self) -> OwnedWriteBatch {
         synced(&self.database)
+    }
+
+    /// Adds the names whose numbers were drawn since to `batch`; [`Inner::keep_new_names`] when that is committed.
+    pub fn put_new_names(&self, batch: &mut OwnedWriteBatch) {
+        for (number, scope) in self.scopes.new_ones() {
+            self.put(batch, SCOPE, &number.to_be_bytes(), scope.as_str().as_bytes().to_vec());
+        }
+        for (number, origin) in self.origins.new_ones() {
+            self.put(batch, ORIGIN, &number.to_be_bytes(), origin.write());
+        }
+    }
+
+    pub fn keep_new_names(&mut self) {
+        self.scopes.keep_new();
+        self.origins.keep_new();
     }
 
     pub fn put(&self, batch: &mut OwnedWriteBatch, what: u8, name: &[u8], value: Vec<u8>) {

@@ -22,7 +22,7 @@ pub(super) struct Stream {
 impl Stream {
     const FORMAT: u8 = 1;
 
-    fn owned_by(owner: Token) -> Stream {
+    pub fn owned_by(owner: Token) -> Stream {
         Stream { owner, open: None, drained: None, opened_for: None }
     }
 
@@ -132,16 +132,18 @@ impl Inner {
             Some(_) => {}
         }
         let (mut batch, released) = self.release(self.batch(), guard.lane, cut)?;
+        let of_slot = self.put_cut(&mut batch, guard.lane, cut);
         let row = Stream::owned_by(guard.token);
         self.put_stream(&mut batch, stream, &row);
         self.remove_tail(&mut batch, guard.lane);
         batch.commit().map_err(Trouble::Write)?;
         self.streams.insert(stream.clone(), row);
+        self.slot_lanes.extend(of_slot);
         self.tails.remove(&guard.lane);
         Ok(released)
     }
 
-    fn remove_tail(&self, batch: &mut OwnedWriteBatch, lane: LaneId) {
+    pub fn remove_tail(&self, batch: &mut OwnedWriteBatch, lane: LaneId) {
         for place in self.tails.get(&lane).into_iter().flat_map(|tail| tail.all_places(lane)) {
             batch.remove(&self.tails_space, place);
         }
@@ -172,7 +174,7 @@ impl Inner {
         self.streams.iter().map(state).collect()
     }
 
-    fn write_stream(&mut self, stream: &StreamId, row: Stream) -> Result<(), Trouble> {
+    pub fn write_stream(&mut self, stream: &StreamId, row: Stream) -> Result<(), Trouble> {
         let mut batch = self.batch();
         self.put_stream(&mut batch, stream, &row);
         batch.commit().map_err(Trouble::Write)?;
@@ -180,7 +182,7 @@ impl Inner {
         Ok(())
     }
 
-    fn put_stream(&self, batch: &mut OwnedWriteBatch, stream: &StreamId, row: &Stream) {
+    pub fn put_stream(&self, batch: &mut OwnedWriteBatch, stream: &StreamId, row: &Stream) {
         self.put(batch, STREAM, stream.as_str().as_bytes(), row.write());
     }
 }

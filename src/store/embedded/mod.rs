@@ -4,7 +4,7 @@
 //! retired. One small keyspace holds streams, lanes, scopes, origins and the notes of [`Draft::note`]; another the
 //! last windows of each lane ([`tail`]).
 //!
-//! How the promises of [`super::ClaimStore`] are kept:
+//! How the promises of [`super::ClaimStore`] and [`super::slots::SlotStore`] are kept:
 //!
 //! - *Insert or nothing, guarded, answered from what is committed*: one mutex is held from the first look to the end
 //!   of the commit, and no second process can open the folder.
@@ -14,6 +14,8 @@
 //! - *A crash* at any moment leaves the batches whose sync had returned, perhaps one more, and no part of one.
 //! - *A failed write or sync* poisons the engine: every later write fails until the process has opened the folder again,
 //!   since nobody knows what the disk holds. The call itself answers [`StoreError::Unknown`].
+//! - *Leases* end with the process that opened the folder, at the latest: no other process can hold one, so a start
+//!   waits for none, and finds what an earlier run left in doubt free to be swept ([`slot_lanes`]).
 //!
 //! Not handled: a disk that lies about syncs, and a folder on a file system without working locks.
 //!
@@ -37,6 +39,7 @@ use crate::protocol::lane::{LaneId, Position, StoreId, StreamId};
 use crate::protocol::verdict::Claimed;
 
 mod body;
+mod change;
 mod code;
 mod draft;
 mod folder;
@@ -45,8 +48,13 @@ mod key;
 mod lanes;
 mod names;
 mod release;
+mod slot_lanes;
+mod slots;
 mod tail;
+mod takeover;
 
+#[cfg(test)]
+mod slots_tests;
 #[cfg(test)]
 mod store_tests;
 

@@ -1,8 +1,8 @@
 //! Finding claims, and deleting them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fjall::{AbstractTree, Keyspace, OwnedWriteBatch, UserKey};
+use fjall::{AbstractTree, Keyspace, OwnedWriteBatch, UserKey, UserValue};
 
 use super::Trouble;
 use super::body;
@@ -17,9 +17,19 @@ use crate::store::{Claim, Free, Refused, Room};
 /// Deletions per commit, where a scan finds more than the claims of a few windows.
 const DELETIONS_PER_BATCH: usize = 50_000;
 
+/// A claim that was found by its lane.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub week: Week,
+    pub key: UserKey,
+    pub position: Position,
+    pub record: UserValue,
+}
+
+type AllFound<'a> = Box<dyn Iterator<Item = Result<Found, Trouble>> + 'a>;
+
 impl Inner {
-    /// Adds the deletion of a lane's claims at or above `from` to `batch`. Where they are very many, batches are
-    /// committed on the way: each deletes claims that are to go in any case, and a repeated call deletes the rest.
+    /// Adds the deletion of a lane's claims at or above `from` to `batch`.
     pub fn release(
         &self,
         mut batch: OwnedWriteBatch,
@@ -27,67 +37,72 @@ impl Inner {
         from: Position,
     ) -> Result<(OwnedWriteBatch, u64), Trouble> {
         let mut released = 0;
-        self.each_unsettled(lane, from, |week, key| {
+        for found in self.claims_from(lane, from)? {
+            self.delete(&mut batch, found?)?;
             released += 1;
-            batch.remove(&self.weeks[&week], key);
-            if batch.len() >= DELETIONS_PER_BATCH {
-                std::mem::replace(&mut batch, self.batch()).commit().map_err(Trouble::Write)?;
-            }
-            Ok(())
-        })?;
+        }
         Ok((batch, released))
     }
 
-    fn each_unsettled(
-        &self,
-        lane: LaneId,
-        from: Position,
-        mut visit: impl FnMut(Week, UserKey) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
-        let unsettled = |holder: Holder| holder.lane == Some(lane) && holder.position >= from;
-        if let Some(places) = self.tails.get(&lane).and_then(|tail| tail.places(lane, from)) {
-            let mut found = BTreeSet::new();
-            for place in places {
-                let Some(record) = self.tails_space.get(place).map_err(Trouble::Read)? else { continue };
-                for entry in tail::entries(&record)? {
-                    if entry.position >= from && self.holder(entry.week, entry.key)?.is_some_and(unsettled) {
-                        found.insert((entry.week, UserKey::from(entry.key)));
-                    }
-                }
-            }
-            return found.into_iter().try_for_each(|(week, key)| visit(week, key));
-        }
-        // A lane that was never opened here has no claims either.
-        if !self.lanes.contains_key(&lane) {
-            return Ok(());
-        }
-        for (&week, space) in &self.weeks {
-            for claim in space.iter() {
-                let (key, record) = claim.into_inner().map_err(Trouble::Read)?;
-                if unsettled(body::holder(&record, &self.origins)?) {
-                    visit(week, key)?;
-                }
-            }
+    /// Adds the deletion of a claim that is to go in any case. Where there are very many of them, batches are committed
+    /// on the way, and a repeated call deletes the rest.
+    pub fn delete(&self, batch: &mut OwnedWriteBatch, found: Found) -> Result<(), Trouble> {
+        batch.remove(&self.weeks[&found.week], found.key);
+        if batch.len() >= DELETIONS_PER_BATCH {
+            std::mem::replace(batch, self.batch()).commit().map_err(Trouble::Write)?;
         }
         Ok(())
     }
 
-    pub fn holder(&self, week: Week, key: &[u8]) -> Result<Option<Holder>, Trouble> {
+    /// The claims of a lane at or above `from`, from its ring, or by a scan where that does not reach so far down.
+    pub fn claims_from(&self, lane: LaneId, from: Position) -> Result<AllFound<'_>, Trouble> {
+        let wanted = move |holder: Holder| holder.lane == Some(lane) && holder.position >= from;
+        if let Some(places) = self.tails.get(&lane).and_then(|tail| tail.places(lane, from)) {
+            let mut found = BTreeMap::new();
+            for place in places {
+                let Some(record) = self.tails_space.get(place).map_err(Trouble::Read)? else { continue };
+                for entry in tail::entries(&record)?.into_iter().filter(|entry| entry.position >= from) {
+                    let Some(claim) = self.record(entry.week, entry.key)? else { continue };
+                    let holder = body::holder(&claim, &self.origins)?;
+                    if wanted(holder) {
+                        found.insert((entry.week, UserKey::from(entry.key)), (holder.position, claim));
+                    }
+                }
+            }
+            let found = found.into_iter();
+            return Ok(Box::new(
+                found.map(|((week, key), (position, record))| Ok(Found { week, key, position, record })),
+            ));
+        }
+        // A lane that was never opened here has no claims either.
+        if !self.lanes.contains_key(&lane) {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let scan = self.weeks.iter().flat_map(|(&week, space)| space.iter().map(move |claim| (week, claim)));
+        Ok(Box::new(scan.filter_map(move |(week, claim)| {
+            let found = || -> Result<Option<Found>, Trouble> {
+                let (key, record) = claim.into_inner().map_err(Trouble::Read)?;
+                let holder = body::holder(&record, &self.origins)?;
+                Ok(wanted(holder).then_some(Found { week, key, position: holder.position, record }))
+            };
+            found().transpose()
+        })))
+    }
+
+    fn record(&self, week: Week, key: &[u8]) -> Result<Option<UserValue>, Trouble> {
         let Some(space) = self.weeks.get(&week) else { return Ok(None) };
-        let record = space.get(key).map_err(Trouble::Read)?;
-        Ok(record.map(|record| body::holder(&record, &self.origins)).transpose()?)
+        space.get(key).map_err(Trouble::Read)
+    }
+
+    fn holder(&self, week: Week, key: &[u8]) -> Result<Option<Holder>, Trouble> {
+        Ok(self.record(week, key)?.map(|record| body::holder(&record, &self.origins)).transpose()?)
     }
 
     pub fn free(&self, free: &Free, dry_run: bool) -> Result<u64, Trouble> {
         let mut batch = self.batch();
         let freed = match free {
             Free::Unsettled { lane, from } if dry_run => {
-                let mut count = 0;
-                self.each_unsettled(*lane, *from, |_, _| {
-                    count += 1;
-                    Ok(())
-                })?;
-                count
+                self.claims_from(*lane, *from)?.try_fold(0, |count, found| found.map(|_| count + 1))?
             }
             Free::Unsettled { lane, from } => {
                 let count;

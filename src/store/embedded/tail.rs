@@ -2,9 +2,13 @@
 //!
 //! Claims lie in the order of their ids, which says nothing of lane and position. What is released at a cut was
 //! claimed in the last few windows, though: so the keys of each window are written once more, as *one* record, into a
-//! ring of [`SLOTS`] places per lane. A window that falls out of the ring raises the lane's *floor*: every claim at or
+//! ring of [`PLACES`] places per lane. A window that falls out of the ring raises the lane's *floor*: every claim at or
 //! above the floor is in the ring, whatever order positions came in. A cut below the floor is answered by a scan
 //! (see [`super::release`]): always right, and slow only where it is rare.
+//!
+//! Of a slot's lane it is known what is settled, and nobody asks for claims below. There the window that falls out is
+//! one that is settled, and where there is none the ring grows, up to [`PLACES_MAX`] places: an instance may have many
+//! small windows under way at once.
 //!
 //! Cost: one more record per window and lane, of about 30 bytes a claim.
 
@@ -15,23 +19,25 @@ use crate::protocol::event::Week;
 use crate::protocol::lane::{LaneId, Position};
 
 /// Windows kept per lane. At most a few can be unsettled, since a lane's windows settle in order.
-const SLOTS: u64 = 16;
+const PLACES: usize = 16;
+/// That are not settled, of a slot's lane: their numbers are one byte.
+const PLACES_MAX: usize = 256;
 const FORMAT: u8 = 1;
 
 /// One lane's ring, without the keys.
 #[derive(Debug)]
 pub(super) struct Tail {
-    /// Number of the next window; it goes to place `next % SLOTS`.
+    /// Number of the next window. Of a partition's lane it goes to place `next % PLACES`.
     next: u64,
     floor: Position,
     /// Highest position of the window in each place.
-    highest: [Option<Position>; SLOTS as usize],
+    highest: Vec<Option<Position>>,
 }
 
 impl Default for Tail {
     /// Of a lane that has no claims yet.
     fn default() -> Self {
-        Tail { next: 0, floor: Position::MIN, highest: [None; SLOTS as usize] }
+        Tail { next: 0, floor: Position::MIN, highest: vec![None; PLACES] }
     }
 }
 
@@ -59,9 +65,13 @@ pub(super) struct Entry<'a> {
 
 impl Tail {
     /// Puts a window into the ring: the place's key and its new record. None where the window added nothing.
-    pub fn put(&mut self, lane: LaneId, added: &Added) -> Option<([u8; 9], Vec<u8>)> {
+    /// `settled`: of a slot's lane, what is settled once the record is written.
+    pub fn put(&mut self, lane: LaneId, added: &Added, settled: Option<Position>) -> Option<([u8; 9], Vec<u8>)> {
         let highest = added.highest?;
-        let place = (self.next % SLOTS) as usize;
+        let place = match settled {
+            None => (self.next % PLACES as u64) as usize,
+            Some(settled) => self.place_above(settled),
+        };
         if let Some(dropped) = self.highest[place].replace(highest) {
             self.floor = self.floor.max(dropped.saturating_add(1));
         }
@@ -70,6 +80,20 @@ impl Tail {
         record.0.extend_from_slice(&added.entries.0);
         self.next += 1;
         Some((key(lane, place), record.0))
+    }
+
+    /// A free place, one whose window is settled, a new one, or else the one whose loss raises the floor least.
+    fn place_above(&mut self, settled: Position) -> usize {
+        // None is the lowest.
+        let lowest = self.highest.iter().enumerate().min_by_key(|(_, highest)| **highest);
+        match lowest {
+            Some((place, highest)) if highest.is_none_or(|highest| highest < settled) => place,
+            Some((place, _)) if self.highest.len() >= PLACES_MAX => place,
+            _ => {
+                self.highest.push(None);
+                self.highest.len() - 1
+            }
+        }
     }
 
     /// The places that hold every claim at or above `from`, or None where only a scan can tell.
@@ -100,8 +124,11 @@ pub(super) fn load(tails: &mut HashMap<LaneId, Tail>, key: &[u8], record: &[u8])
     read.format(FORMAT)?;
     let (number, floor, highest) = (read.number()?, read.signed()?, read.signed()?);
     let tail = tails.entry(lane).or_default();
-    let place = place.first().and_then(|&place| tail.highest.get_mut(usize::from(place)));
-    *place.ok_or(Unreadable("a ring has no such place"))? = Some(highest);
+    let place = usize::from(*place.first().ok_or(Unreadable("a ring's key is too short"))?);
+    if place >= tail.highest.len() {
+        tail.highest.resize(place + 1, None);
+    }
+    tail.highest[place] = Some(highest);
     tail.next = tail.next.max(number + 1);
     tail.floor = tail.floor.max(floor);
     Ok(())
@@ -139,7 +166,7 @@ mod tests {
         for n in 0..40 {
             let first = if n == 30 { 5 } else { n * 10 };
             let positions: Vec<Position> = (first..first + 10).collect();
-            records.extend(tail.put(LANE, &window(&positions)));
+            records.extend(tail.put(LANE, &window(&positions), None));
             let mut again = HashMap::new();
             records.iter().for_each(|(key, record)| load(&mut again, key, record).expect("readable"));
             for from in [0, 14, n * 10 - 150, n * 10 - 20, n * 10, n * 10 + 10] {
@@ -158,5 +185,37 @@ mod tests {
         }
         assert_eq!(tail.places(LANE, 100), None, "window 10 has left the ring");
         assert_eq!(tail.places(LANE, 240).map(|places| places.len()), Some(15), "all but the one of low positions");
+    }
+
+    #[test]
+    fn a_slots_ring_keeps_what_is_not_settled() {
+        let (mut tail, mut records) = (Tail::default(), HashMap::new());
+        let mut put = |tail: &mut Tail, n: Position, settled| {
+            records.extend(tail.put(LANE, &window(&[n]), Some(settled)));
+            let mut again = HashMap::new();
+            records.iter().for_each(|(key, record)| load(&mut again, key, record).expect("readable"));
+            for from in [settled, n, n + 1] {
+                assert_eq!(again[&LANE].places(LANE, from), tail.places(LANE, from), "window {n}, from {from}");
+            }
+            let found = tail.places(LANE, settled).map(|places| places.len() as Position);
+            (found, tail.highest.len())
+        };
+        // As one window after another.
+        for n in 0..100 {
+            assert_eq!(put(&mut tail, n, n), (Some(1), PLACES), "window {n}");
+        }
+        // Many under way at once: all are there, and places stay when they are free again.
+        for n in 100..300 {
+            let (under_way, places) = put(&mut tail, n, 99);
+            assert_eq!((under_way, places), (Some(n - 98), PLACES.max(n as usize - 98)), "window {n}");
+        }
+        assert_eq!(put(&mut tail, 300, 250), (Some(51), 201));
+        for n in 301..506 {
+            assert_eq!(put(&mut tail, n, 250).0, Some(n - 249), "window {n}");
+        }
+        // More than there is room for: the lowest goes, and only above it the ring knows all.
+        assert_eq!(put(&mut tail, 506, 250), (None, PLACES_MAX));
+        assert_eq!(tail.places(LANE, 251).map(|places| places.len()), Some(PLACES_MAX));
+        assert_eq!(put(&mut tail, 507, 507), (Some(1), PLACES_MAX), "settled again");
     }
 }
