@@ -54,6 +54,8 @@ mod tail;
 mod takeover;
 
 #[cfg(test)]
+mod old_folder_tests;
+#[cfg(test)]
 mod slots_tests;
 #[cfg(test)]
 mod store_tests;
