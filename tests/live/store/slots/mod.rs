@@ -175,6 +175,7 @@ macro_rules! slots {
 
 mod conformance {
     slots!(memory, crate::store::subjects::memory);
+    slots!(embedded, crate::store::subjects::embedded);
     slots!(postgres, crate::store::subjects::postgres);
     slots!(pgbouncer, crate::store::subjects::pgbouncer);
 }
