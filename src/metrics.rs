@@ -20,6 +20,9 @@ pub const STORE_ERRORS: &str = "semel_store_errors_total";
 pub const STORE_COMMITS: &str = "semel_store_commits_total";
 pub const BROKER_ERRORS: &str = "semel_broker_errors_total";
 pub const REBALANCES: &str = "semel_rebalances_total";
+pub const IN_DOUBT: &str = "semel_in_doubt_total";
+pub const LEASES_OUTLIVED: &str = "semel_leases_outlived_total";
+pub const HELD: &str = "semel_held_messages";
 pub const BUILD_INFO: &str = "semel_build_info";
 
 /// Tells the recorder what each metric is. Called once, after the recorder is installed.
@@ -43,8 +46,20 @@ pub fn describe() {
     describe_counter!(DISCONTINUITIES, "Lanes opened anew, by reason");
     describe_counter!(STORE_ERRORS, "Failed calls to the claim store, by what is done about it");
     describe_counter!(STORE_COMMITS, "Commits that windows cost the claim store");
-    describe_counter!(BROKER_ERRORS, "Errors that the Kafka clients reported, by client");
+    describe_counter!(BROKER_ERRORS, "Errors that the brokers' clients reported, by client");
     describe_counter!(REBALANCES, "Rebalance events, by kind");
+    describe_counter!(
+        IN_DOUBT,
+        "Messages that may have been published or not: they are published again, with the same key"
+    );
+    describe_counter!(
+        LEASES_OUTLIVED,
+        "Publishes that ended after their claims' lease: another may have published them too"
+    );
+    describe_gauge!(
+        HELD,
+        "Messages kept unacknowledged until another's claim is settled or lapses, or the sink takes them"
+    );
     describe_gauge!(BUILD_INFO, "Always 1, with the version as a label");
     metrics::gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }

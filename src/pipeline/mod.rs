@@ -1,5 +1,7 @@
 //! The only place that sees source, store and sink together.
 
+pub(crate) mod causes;
+pub mod leased;
 pub mod operator;
 pub mod pipe;
 pub mod preflight;

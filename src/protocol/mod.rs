@@ -18,6 +18,7 @@
 //! | [`verdict`] | what to do with a message whose id was claimed by a given position |
 //! | [`window`] | which messages of a window ask for a claim, and the verdict of each |
 //! | [`settled`] | for sinks without transactions: what is published again, and where a start cuts |
+//! | [`instance`] | the same with a sink without transactions: a window's next step, and what each answer means for it |
 //! | [`slot`] | for sources without offsets: whether a claim in the way is done, and where a taken lane is cut |
 //! | [`start`] | where to read on after an assignment, and whether that is a discontinuity |
 //! | [`recovery`] | where a halted partition goes on, by the operator's word |
@@ -26,6 +27,7 @@
 pub mod backoff;
 pub mod event;
 pub mod idempotency;
+pub mod instance;
 pub mod lane;
 pub mod recovery;
 pub mod settled;

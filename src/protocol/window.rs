@@ -41,6 +41,11 @@ impl Questions {
         Questions { asking, answered_by }
     }
 
+    /// The message that asks on behalf of this one: itself, or an earlier one with the same key.
+    pub fn asker(&self, n: usize) -> usize {
+        self.asking[self.answered_by[n]]
+    }
+
     /// The verdict of every message, in the order of the window.
     ///
     /// `answers`: one per question, in the order of `asking`. `at`: the coordinate of each message.

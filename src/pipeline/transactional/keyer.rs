@@ -2,11 +2,12 @@
 //! the same answer, whoever reads it, except that old and future times are judged by the clock, just before the claim.
 
 use super::known::Digester;
-use super::window::{Cause, Fate, Name, RefusedRecord};
-use crate::config::policy::{Oversize, Policies, Unclaimable};
+use super::window::{Fate, Name, RefusedRecord};
+use crate::config::policy::{Policies, Unclaimable};
 use crate::kafka::TopicPartition;
 use crate::kafka::native::Record;
-use crate::key::{Bounds, Extraction, Key, KeyError, OutOfBounds, TimeError, Unkeyed, View};
+use crate::key::{Bounds, Extraction, Key, Unkeyed, View};
+use crate::pipeline::causes::Cause;
 use crate::protocol::event::EventTime;
 
 /// What the batch format adds to a record at most, so that the bound of a topic is kept: the batch's own header, the
@@ -41,7 +42,7 @@ impl Keyer {
                 let digest = self.digester.digest(&key);
                 Name::Key(key, digest)
             }
-            Err(error) => self.unclaimed(cause_of(&error), error.to_string()),
+            Err(error) => self.unclaimed(Cause::of(&error), error.to_string()),
         }
     }
 
@@ -59,38 +60,14 @@ impl Keyer {
     /// and a week that was retired meanwhile must not be made again.
     pub fn out_of_bounds(&self, key: &Key, now: EventTime) -> Option<Name> {
         let error = self.bounds.check(key.week, now).err()?;
-        let cause = match error {
-            OutOfBounds::Old { .. } => Cause::OldEvent,
-            OutOfBounds::Ahead { .. } => Cause::FutureEvent,
-        };
-        Some(self.unclaimed(cause, error.to_string()))
+        Some(self.unclaimed(Cause::of_week(error), error.to_string()))
     }
 
     fn unclaimed(&self, cause: Cause, detail: String) -> Name {
-        match self.policy(cause) {
+        match cause.policy(&self.policies) {
             Unclaimable::Reject => Name::Fate(Fate::DeadLetter { cause, detail }),
             Unclaimable::Forward => Name::Fate(Fate::ForwardUnclaimed(cause)),
             Unclaimable::Stop => Name::Stop { cause, detail },
         }
-    }
-
-    fn policy(&self, cause: Cause) -> Unclaimable {
-        match cause {
-            Cause::MissingId | Cause::BadId => self.policies.missing_id,
-            Cause::MissingTime | Cause::BadTime => self.policies.missing_time,
-            Cause::OldEvent => self.policies.old_event,
-            Cause::FutureEvent => self.policies.future_event,
-            Cause::TooLarge if self.policies.oversize == Oversize::Stop => Unclaimable::Stop,
-            Cause::TooLarge | Cause::RefusedBySink | Cause::StoreAway => Unclaimable::Reject,
-        }
-    }
-}
-
-fn cause_of(error: &Unkeyed) -> Cause {
-    match error {
-        Unkeyed::Id(KeyError::Missing) => Cause::MissingId,
-        Unkeyed::Id(_) => Cause::BadId,
-        Unkeyed::Time(TimeError::Missing) => Cause::MissingTime,
-        Unkeyed::Time(_) => Cause::BadTime,
     }
 }

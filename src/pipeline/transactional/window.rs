@@ -9,6 +9,7 @@ use crossbeam_channel::Sender;
 use crate::kafka::TopicPartition;
 use crate::kafka::native::{Membership, Record};
 use crate::key::Key;
+use crate::pipeline::causes::Cause;
 use crate::protocol::lane::{LaneId, Mark, Position};
 use crate::store::Refused;
 
@@ -64,36 +65,6 @@ pub enum Name {
     Fate(Fate),
     /// A policy wants the pipeline to stop at it.
     Stop { cause: Cause, detail: String },
-}
-
-/// Why a message is a dead letter or goes on unclaimed. A closed list: it is a metric's label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cause {
-    MissingId,
-    BadId,
-    MissingTime,
-    BadTime,
-    OldEvent,
-    FutureEvent,
-    TooLarge,
-    RefusedBySink,
-    StoreAway,
-}
-
-impl Cause {
-    pub const fn label(self) -> &'static str {
-        match self {
-            Cause::MissingId => "missing_id",
-            Cause::BadId => "bad_id",
-            Cause::MissingTime => "missing_time",
-            Cause::BadTime => "bad_time",
-            Cause::OldEvent => "old_event",
-            Cause::FutureEvent => "future_event",
-            Cause::TooLarge => "too_large",
-            Cause::RefusedBySink => "refused_by_sink",
-            Cause::StoreAway => "store_away",
-        }
-    }
 }
 
 /// What becomes of a message.

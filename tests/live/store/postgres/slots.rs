@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use semel::protocol::lane::{Holder, LaneId};
 use semel::protocol::slot::Conflicting;
-use semel::store::slots::{Reserved, SlotStore, TakenSlot};
 use semel::store::StoreError;
+use semel::store::slots::{Reserved, SlotStore, TakenSlot};
 
 use super::super::kit::{count, room};
 use super::super::slots::{Answers, LONG, OVER, RUNS, Run, claims_of, not_owner, taken};

@@ -1,0 +1,177 @@
+//! A window under way: its messages in the form in which they go out, beside what [`Window`] knows of them.
+
+use std::mem::take;
+
+use metrics::{counter, histogram};
+
+use super::LeasedError;
+use super::keyer::{Form, Item, Keyer, Name};
+use crate::key::Key;
+use crate::metrics as names;
+use crate::pipeline::causes::Cause;
+use crate::protocol::event::EventTime;
+use crate::protocol::instance::{State, Window};
+use crate::sink::{Outgoing, Sink};
+use crate::source::Tag;
+
+pub struct Open {
+    /// Without their messages, which are in `sending`.
+    items: Vec<Item>,
+    pub forms: Vec<Form>,
+    /// None while it is being published.
+    sending: Vec<Option<Outgoing>>,
+    pub window: Window,
+    acknowledged: Vec<bool>,
+    /// Its lane was given up under it.
+    pub discarded: bool,
+}
+
+impl Open {
+    /// Judges old and future times by `now`, since a message may have been held, and asks the sink what it can never
+    /// take: both before anything is claimed. Err: the tags of all, where a policy stops the pipeline at one.
+    pub fn new(
+        mut items: Vec<Item>,
+        keyer: &Keyer,
+        sink: &dyn Sink,
+        now: EventTime,
+    ) -> Result<Open, (Vec<Tag>, LeasedError)> {
+        let mut forms = Vec::with_capacity(items.len());
+        let mut sending = Vec::with_capacity(items.len());
+        for n in 0..items.len() {
+            match form(&mut items[n], keyer, sink, now) {
+                Ok((form, outgoing)) => {
+                    forms.push(form);
+                    sending.push(Some(outgoing));
+                }
+                Err(stopped) => return Err((items.iter().map(|item| item.tag).collect(), stopped)),
+            }
+        }
+        let key = |(item, form): (&Item, &Form)| match (&item.name, form) {
+            (Name::Key(key), Form::Forward) => Some((key.event_id.clone(), key.week)),
+            _ => None,
+        };
+        let keys: Vec<_> = items.iter().zip(&forms).map(key).collect();
+        let (window, acknowledged) = (Window::of(&keys), vec![false; items.len()]);
+        Ok(Open { items, forms, sending, window, acknowledged, discarded: false })
+    }
+
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub fn key(&self, item: usize) -> Option<&Key> {
+        match &self.items[item].name {
+            Name::Key(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// Has it go out in another form.
+    pub fn reform(&mut self, item: usize, form: Form, keyer: &Keyer) {
+        let message = self.message(item);
+        let outgoing = keyer.outgoing(message, self.key(item), &form);
+        self.sending[item] = Some(outgoing);
+        self.forms[item] = form;
+        self.window.unclaimed(item);
+    }
+
+    /// As it was received.
+    fn message(&mut self, item: usize) -> crate::message::Message {
+        let mut message = self.sending[item].as_mut().map(|outgoing| take(&mut outgoing.message)).unwrap_or_default();
+        message.headers.truncate(self.items[item].headers);
+        message
+    }
+
+    /// To be given back by [`Open::put_back`].
+    pub fn take_out(&mut self, items: &[usize]) -> Vec<Outgoing> {
+        items.iter().filter_map(|&n| self.sending[n].take()).collect()
+    }
+
+    pub fn put_back(&mut self, items: &[usize], outgoing: Vec<Outgoing>) {
+        items.iter().zip(outgoing).for_each(|(&n, outgoing)| self.sending[n] = Some(outgoing));
+    }
+
+    /// Tags of what is done and was not acknowledged before.
+    pub fn to_acknowledge(&mut self) -> Vec<Tag> {
+        let done = |n: &usize| self.window.states()[*n].is_done() && !self.acknowledged[*n];
+        let done: Vec<usize> = (0..self.len()).filter(done).collect();
+        done.iter().for_each(|&n| self.acknowledged[n] = true);
+        done.iter().map(|&n| self.items[n].tag).collect()
+    }
+
+    /// Counts, and answers what is not done.
+    pub fn close(mut self, scope: &str) -> Vec<Item> {
+        self.count(scope);
+        let later: Vec<usize> = (0..self.len()).filter(|&n| !self.window.states()[n].is_done()).collect();
+        for &n in &later {
+            self.items[n].message = self.message(n);
+        }
+        let mut later = later.into_iter().peekable();
+        let items = self.items.into_iter().enumerate();
+        items.filter(|(n, _)| later.next_if(|next| next == n).is_some()).map(|(_, item)| item).collect()
+    }
+
+    fn count(&self, scope: &str) {
+        let (mut duplicates, mut forwarded) = (0, 0);
+        for (state, form) in self.window.states().iter().zip(&self.forms) {
+            let sent = u64::from(matches!(state, State::Published(_)));
+            match form {
+                Form::Forward => {
+                    duplicates += u64::from(*state == State::Duplicate);
+                    forwarded += sent;
+                }
+                Form::ForwardDuplicate => {
+                    duplicates += sent;
+                    forwarded += sent;
+                }
+                Form::RouteDuplicate => duplicates += sent,
+                Form::ForwardUnclaimed(cause) => {
+                    forwarded += sent;
+                    counter!(names::UNCLAIMED, "cause" => cause.label()).increment(sent);
+                }
+                Form::DeadLetter { cause, .. } => {
+                    counter!(names::DEAD_LETTERS, "cause" => cause.label()).increment(sent);
+                }
+            }
+        }
+        let end = if self.discarded { "discarded" } else { "committed" };
+        counter!(names::CLAIMS, "consumer_scope_id" => scope.to_owned(), "outcome" => "duplicate")
+            .increment(duplicates);
+        counter!(names::FORWARDED).increment(forwarded);
+        counter!(names::WINDOWS, "end" => end).increment(1);
+        histogram!(names::WINDOW_MESSAGES).record(self.len() as f64);
+        tracing::debug!(messages = self.len(), forwarded, duplicates, end, "a window is over");
+    }
+}
+
+/// The form in which a message goes out, if it does. Takes the message out of the item.
+fn form(item: &mut Item, keyer: &Keyer, sink: &dyn Sink, now: EventTime) -> Result<(Form, Outgoing), LeasedError> {
+    let out_of_bounds = match &item.name {
+        Name::Key(key) => keyer.out_of_bounds(key, now),
+        _ => None,
+    };
+    let mut name = out_of_bounds.unwrap_or_else(|| item.name.clone());
+    loop {
+        let form = match name {
+            Name::Key(_) => Form::Forward,
+            Name::Unclaimed(form) => form,
+            Name::Stop { cause, detail } => {
+                return Err(LeasedError::Stopped { origin: keyer.origin.to_string(), cause: cause.label(), detail });
+            }
+        };
+        let key = match &item.name {
+            Name::Key(key) => Some(key),
+            _ => None,
+        };
+        let outgoing = keyer.outgoing(take(&mut item.message), key, &form);
+        let Some(unfit) = sink.unfit(&outgoing) else { return Ok((form, outgoing)) };
+        if !matches!(form, Form::DeadLetter { .. }) {
+            item.message = outgoing.message;
+            item.message.headers.truncate(item.headers);
+            name = keyer.unclaimed(Cause::TooLarge, unfit);
+            continue;
+        }
+        // Without its value it would be lost once it is acknowledged.
+        return Err(LeasedError::DeadLetterUnfit { origin: keyer.origin.to_string(), detail: unfit });
+    }
+}
