@@ -13,7 +13,9 @@ mod event;
 mod generator;
 mod holds;
 mod idempotency;
+mod instance;
 mod lane;
+mod leased;
 mod model;
 mod plain_sink;
 #[path = "../support/random.rs"]
