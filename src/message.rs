@@ -67,16 +67,23 @@ impl Headers for Message {
         if let Some(header) = self.headers.iter().rev().find(|header| &*header.name == name) {
             return Some(header.value.as_deref());
         }
-        let amqp = self.amqp.as_deref()?;
-        let property = match name {
-            "message_id" => amqp.message_id(),
-            "correlation_id" => amqp.correlation_id(),
-            "type" => amqp.kind(),
-            "app_id" => amqp.app_id(),
-            "content_type" => amqp.content_type(),
-            "reply_to" => amqp.reply_to(),
-            _ => return None,
-        };
-        property.as_ref().map(|text| Some(text.as_str().as_bytes()))
+        self.properties().find(|(known, _)| *known == name).map(|(_, text)| Some(text))
+    }
+}
+
+impl Message {
+    /// AMQP's own properties that are text, under their names.
+    pub fn properties(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
+        self.amqp.as_deref().into_iter().flat_map(|amqp| {
+            let texts = [
+                ("message_id", amqp.message_id()),
+                ("correlation_id", amqp.correlation_id()),
+                ("type", amqp.kind()),
+                ("app_id", amqp.app_id()),
+                ("content_type", amqp.content_type()),
+                ("reply_to", amqp.reply_to()),
+            ];
+            texts.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?.as_str().as_bytes())))
+        })
     }
 }

@@ -19,8 +19,9 @@ pub struct Token(pub i64);
 pub type Position = i64;
 
 /// Identity of a stream, as the store keeps it: `kafka:<cluster>/<group>/<topic>/<topic id>/<partition>`, where the id
-/// tells a topic from the one that had its name before and the name tells that they are of one name; or
-/// `slot:<pipeline>/<instance>` ([`crate::protocol::slot`]).
+/// tells a topic from the one that had its name before and the name tells that they are of one name; or, of an
+/// instance ([`crate::protocol::slot`]), `slot:<pipeline>/<instance>` where the store knows what is settled, and
+/// `kafka-slot:<cluster>/<pipeline>/<instance>` where Kafka does. Whoever takes a slot must know which.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(Box<str>);
 
@@ -34,8 +35,20 @@ impl StreamId {
         StreamId(format!("slot:{pipeline}/{instance}").into())
     }
 
+    /// The same, where the truth about it is in Kafka.
+    pub fn slot_in_kafka(cluster: &str, pipeline: &str, instance: &str) -> StreamId {
+        StreamId(format!("kafka-slot:{cluster}/{pipeline}/{instance}").into())
+    }
+
     pub fn is_slot(&self) -> bool {
         self.0.starts_with("slot:")
+    }
+
+    /// What [`StreamId::slot_in_kafka`] put together: cluster, pipeline, instance.
+    pub fn as_slot_in_kafka(&self) -> Option<(&str, &str, &str)> {
+        let (cluster, rest) = self.0.strip_prefix("kafka-slot:")?.split_once('/')?;
+        let (pipeline, instance) = rest.split_once('/')?;
+        Some((cluster, pipeline, instance))
     }
 
     /// Takes back an identity as read from a store.
@@ -193,6 +206,14 @@ mod tests {
             let found = stream.as_kafka().map(|of| (of.cluster, of.group, of.name, of.topic, of.partition));
             assert_eq!(found, right, "{why}");
         }
+    }
+
+    #[test]
+    fn slots_of_both_kinds_are_told_apart() {
+        let (plain, in_kafka) = (StreamId::slot("orders", "a/b"), StreamId::slot_in_kafka("c", "orders", "a/b"));
+        assert!(plain.is_slot() && plain.as_slot_in_kafka().is_none() && plain.as_kafka().is_none());
+        assert!(!in_kafka.is_slot() && in_kafka.as_kafka().is_none());
+        assert_eq!(in_kafka.as_slot_in_kafka(), Some(("c", "orders", "a/b")));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::Destination;
 use crate::kafka::client::{ClusterOptions, Context};
 use crate::kafka::native::{self, Membership, NativeError, Outgoing, TopicHandle};
 use crate::kafka::transaction::{self, TransactionError};
-use crate::message::{Header, Message};
+use crate::message::Message;
 
 #[derive(Debug, Clone)]
 pub struct KafkaSinkOptions {
@@ -141,15 +141,20 @@ impl KafkaSink {
         self.queue(outgoing.number, || native::produce(&self.producer, topic, outgoing))
     }
 
-    /// Queues one message of another kind of source. Waits while the queue is full. `number`: the sender's own, returned
-    /// with a failed delivery.
-    pub fn send_message(&self, destination: Destination, message: &Message, number: usize) -> Result<(), SinkError> {
+    /// Queues one message of another kind of source, with these headers. Waits while the queue is full. `number`: the
+    /// sender's own, returned with a failed delivery.
+    pub fn send_message(
+        &self,
+        destination: Destination,
+        message: &Message,
+        headers: &[(&str, Option<&[u8]>)],
+        number: usize,
+    ) -> Result<(), SinkError> {
         let topic = self.topic(destination)?;
         self.queue(number, || {
-            let mut headers = OwnedHeaders::new_with_capacity(message.headers.len());
-            for header in &message.headers {
-                headers = headers.insert(kafka_header(header));
-            }
+            let headers = headers.iter().fold(OwnedHeaders::new_with_capacity(headers.len()), |list, (key, value)| {
+                list.insert(KafkaHeader { key, value: *value })
+            });
             let mut record = BaseRecord::with_opaque_to(topic.name(), number).headers(headers);
             record.key = message.key.as_deref();
             record.payload = message.value.as_deref();
@@ -267,10 +272,6 @@ impl KafkaSink {
     pub fn poll(&self) {
         self.producer.poll(Duration::ZERO);
     }
-}
-
-fn kafka_header(header: &Header) -> KafkaHeader<'_, &[u8]> {
-    KafkaHeader { key: &header.name, value: header.value.as_deref() }
 }
 
 fn undelivered(code: RDKafkaErrorCode, text: &str) -> NativeError {

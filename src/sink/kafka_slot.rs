@@ -22,6 +22,9 @@ use crate::kafka::client::Context;
 use crate::kafka::native::{self, Membership, NativeError};
 use crate::protocol::lane::{Mark, Position, TopicId};
 
+/// Carries the idempotency key. A message that comes round again has the one from the last time: it is replaced.
+pub const IDEMPOTENCY_KEY: &str = "semel-idempotency-key";
+
 /// Where the truth is kept.
 const PARTITION: i32 = 0;
 
@@ -88,8 +91,8 @@ impl SlotSink {
     /// this is to be dropped, and the slot taken anew.
     pub fn commit(&mut self, messages: &[Outgoing], position: Position, mark: &Mark) -> Result<(), SinkError> {
         self.sink.begin()?;
-        for (number, Outgoing { destination, message, .. }) in messages.iter().enumerate() {
-            self.sink.send_message(*destination, message, number)?;
+        for (number, outgoing) in messages.iter().enumerate() {
+            self.sink.send_message(outgoing.destination, &outgoing.message, &headers(outgoing), number)?;
         }
         self.sink.flush()?;
         let mut offsets = TopicPartitionList::new();
@@ -107,9 +110,31 @@ impl SlotSink {
         self.sink.abort()
     }
 
+    /// What one message takes, as a broker counts it, at most.
+    pub fn size(outgoing: &Outgoing) -> usize {
+        let headers = headers(outgoing);
+        let of_headers = headers.iter().map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 10);
+        let of = |bytes: &Option<bytes::Bytes>| bytes.as_ref().map_or(0, bytes::Bytes::len);
+        of(&outgoing.message.key) + of(&outgoing.message.value) + of_headers.sum::<usize>() + 128
+    }
+
     /// Serves callbacks while there is nothing to send: tokens are refreshed only so.
     pub fn poll(&self) {
         self.sink.poll();
         self.offsets.poll(Duration::ZERO);
     }
+}
+
+/// The message's own headers, AMQP's properties where no header has their name, and the idempotency key.
+fn headers(outgoing: &Outgoing) -> Vec<(&str, Option<&[u8]>)> {
+    let Outgoing { message, idempotency_key, .. } = outgoing;
+    let own = message.headers.iter().filter(|header| &*header.name != IDEMPOTENCY_KEY);
+    let mut headers: Vec<(&str, Option<&[u8]>)> = own.map(|header| (&*header.name, header.value.as_deref())).collect();
+    for (name, value) in message.properties() {
+        if headers.iter().all(|(known, _)| *known != name) {
+            headers.push((name, Some(value)));
+        }
+    }
+    headers.extend(idempotency_key.as_deref().map(|key| (IDEMPOTENCY_KEY, Some(key.as_bytes()))));
+    headers
 }

@@ -32,7 +32,8 @@
 //! | --- | --- |
 //! | [`worker`] | receives, holds, settles what is idle, drains |
 //! | [`window`], [`open`] | one window, step by step as [`crate::protocol::instance`] says, and its messages |
-//! | [`slots`] | takes its own slot and those of others |
+//! | [`slots`], [`slot_in_kafka`] | take its own slot and those of others |
+//! | [`outlet`] | where messages go: a sink that confirms each, or Kafka in transactions |
 //! | [`keyer`] | what a message is called, and what of it goes out |
 //! | [`held`] | what comes again later |
 
@@ -47,7 +48,7 @@ use crate::key::{Bounds, Extraction};
 use crate::protocol::event::Scope;
 use crate::protocol::lane::StreamId;
 use crate::shutdown::Shutdown;
-use crate::sink::{Sink, SinkError};
+use crate::sink::SinkError;
 use crate::source::{Source, SourceError};
 use crate::store::StoreError;
 use crate::store::slots::SlotStore;
@@ -55,11 +56,14 @@ use crate::store::slots::SlotStore;
 mod held;
 mod keyer;
 mod open;
+mod outlet;
+mod slot_in_kafka;
 mod slots;
 mod window;
 mod worker;
 
 pub use crate::pipeline::transactional::WindowOptions;
+pub use outlet::{KafkaOutlet, Outlet};
 
 /// Everything that a worker is told.
 #[derive(Debug, Clone)]
@@ -95,12 +99,20 @@ pub enum LeasedError {
     RecipeChanged { slot: StreamId, digest: String },
     #[error("a lease of {lease:?} leaves no time for a publish of up to {publish:?}")]
     ShortLease { lease: Duration, publish: Duration },
+    #[error(
+        "{slot}: the offset in kafka that says how far its last run had published is of no use ({detail}), and a guess \
+         would lose or double. go on under another SEMEL_INSTANCE; events that the last run claimed stay held until each \
+         is freed with `semel release`"
+    )]
+    ForeignTruth { slot: StreamId, detail: &'static str },
     #[error("the claim store refuses to go on")]
     Store(#[source] StoreError),
     #[error("the source refuses to go on")]
     Source(#[source] SourceError),
     #[error("the sink refuses to go on")]
     Sink(#[source] SinkError),
+    #[error("a thread of the worker panicked")]
+    Panicked,
     #[error("no randomness for a token")]
     Random(#[from] getrandom::Error),
 }
@@ -170,7 +182,7 @@ impl Status {
 pub struct Parts {
     pub store: Arc<dyn SlotStore>,
     pub source: Box<dyn Source>,
-    pub sink: Box<dyn Sink>,
+    pub sink: Outlet,
     pub clock: SharedClock,
     pub machine: Arc<dyn Machine>,
     pub shutdown: Shutdown,

@@ -5,13 +5,14 @@ use std::mem::take;
 use metrics::{counter, histogram};
 
 use super::LeasedError;
+use super::Outlet;
 use super::keyer::{Form, Item, Keyer, Name};
 use crate::key::Key;
 use crate::metrics as names;
 use crate::pipeline::causes::Cause;
 use crate::protocol::event::EventTime;
 use crate::protocol::instance::{State, Window};
-use crate::sink::{Outgoing, Sink};
+use crate::sink::Outgoing;
 use crate::source::Tag;
 
 pub struct Open {
@@ -32,7 +33,7 @@ impl Open {
     pub fn new(
         mut items: Vec<Item>,
         keyer: &Keyer,
-        sink: &dyn Sink,
+        sink: &Outlet,
         now: EventTime,
     ) -> Result<Open, (Vec<Tag>, LeasedError)> {
         let mut forms = Vec::with_capacity(items.len());
@@ -145,7 +146,7 @@ impl Open {
 }
 
 /// The form in which a message goes out, if it does. Takes the message out of the item.
-fn form(item: &mut Item, keyer: &Keyer, sink: &dyn Sink, now: EventTime) -> Result<(Form, Outgoing), LeasedError> {
+fn form(item: &mut Item, keyer: &Keyer, sink: &Outlet, now: EventTime) -> Result<(Form, Outgoing), LeasedError> {
     let out_of_bounds = match &item.name {
         Name::Key(key) => keyer.out_of_bounds(key, now),
         _ => None,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use metrics::counter;
 
-use super::LeasedError;
 use super::worker::Worker;
+use super::{LeasedError, Outlet};
 use crate::config::policy::StoreAway;
 use crate::metrics as names;
 use crate::pipeline::chain;
@@ -70,7 +70,7 @@ pub enum Other {
 }
 
 impl Worker {
-    fn draw(&self) -> Result<i64, LeasedError> {
+    pub(super) fn draw(&self) -> Result<i64, LeasedError> {
         Ok(((self.machine.random()? >> 1) as i64).max(1))
     }
 
@@ -83,6 +83,9 @@ impl Worker {
     /// Takes the run's own slot with a new lane, if the one it had was given up. False where that has to wait: see
     /// [`Worker::bear`].
     pub(super) async fn take_own(&mut self) -> Result<bool, LeasedError> {
+        if matches!(self.sink, Outlet::Kafka(_)) {
+            return self.take_own_in_kafka().await;
+        }
         while let Some(ToTake { known, reason }) = self.to_take.clone() {
             let instead_of = match known {
                 Some(_) => Some(self.guard.token),
@@ -176,6 +179,16 @@ impl Worker {
         let Some(slot) = self.store.slot_of(lane).await? else { return Ok(Other::Again) };
         if slot == self.options.slot {
             return Ok(Other::Own);
+        }
+        if let Outlet::Kafka(kafka) = &self.sink {
+            return match kafka.options_of(&self.options.slot, &slot) {
+                Some(options) => self.take_over_in_kafka(slot, options).await,
+                None => Ok(Other::Leased),
+            };
+        }
+        if !slot.is_slot() {
+            // What is settled there the store does not know: only a run of its own kind can take it.
+            return Ok(Other::Leased);
         }
         let Some(seen) = self.store.slot(&slot).await? else { return Ok(Other::Again) };
         let Some(open) = seen.open.filter(|open| open.lane == lane) else { return Ok(Other::Again) };

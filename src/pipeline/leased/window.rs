@@ -33,7 +33,7 @@ impl Worker {
     /// Whatever happens, each message is acknowledged, held, or void in the end.
     pub(super) async fn window(&mut self, items: Vec<Item>) -> Result<(), LeasedError> {
         let pauses = self.pauses;
-        let mut open = match Open::new(items, &self.keyer, &*self.sink, self.clock.now()) {
+        let mut open = match Open::new(items, &self.keyer, &self.sink, self.clock.now()) {
             Ok(open) => open,
             Err((tags, stopped)) => {
                 let handed_back = self.source.hand_back(&tags).await;
@@ -149,7 +149,8 @@ impl Worker {
             return self.release(open).await;
         }
         let messages = open.take_out(items);
-        let mut answers = self.sink.publish(&messages).await;
+        let published = self.sink.publish(messages, self.standing).await;
+        let Some((messages, mut answers)) = published else { return Err(LeasedError::Panicked) };
         answers.resize_with(items.len(), || Published::InDoubt("the sink did not say".to_owned()));
         let ended = self.machine.now();
         histogram!(names::PHASE_SECONDS, "phase" => "publish").record(ended - started);
@@ -168,6 +169,9 @@ impl Worker {
         open.put_back(items, messages);
         open.window.published(&mut self.standing, items, &ends);
         self.owe();
+        if self.sink.is_lost() {
+            return self.cut(open, None, "outcome_in_kafka").await;
+        }
         let Some(failed) = answers.iter().find(|answer| !answer.is_stored()) else { return Ok(()) };
         if open.window.next() == Next::Cut {
             return Ok(());

@@ -13,7 +13,7 @@ use metrics::{counter, gauge};
 use super::held::Holding;
 use super::keyer::{Item, Keyer};
 use super::slots::{Known, RETRY_FIRST, RETRY_LONGEST, ToTake};
-use super::{LeasedError, Machine, Options, Parts, Status};
+use super::{LeasedError, Machine, Options, Outlet, Parts, Status};
 use crate::clock::SharedClock;
 use crate::metrics as names;
 use crate::pipeline::chain;
@@ -21,7 +21,7 @@ use crate::protocol::backoff::Backoff;
 use crate::protocol::instance::{Beyond, Standing};
 use crate::protocol::lane::{LaneId, Token};
 use crate::shutdown::Shutdown;
-use crate::sink::{Sink, SinkError};
+use crate::sink::SinkError;
 use crate::source::{Delivery, Gather, Received, Source, SourceError, Tag};
 use crate::store::slots::{Reserve, SlotStore};
 use crate::store::{Guard, LaneFor, StoreError};
@@ -46,7 +46,7 @@ pub struct Worker {
     pub(super) options: Options,
     pub(super) store: Arc<dyn SlotStore>,
     pub(super) source: Box<dyn Source>,
-    pub(super) sink: Box<dyn Sink>,
+    pub(super) sink: Outlet,
     pub(super) clock: SharedClock,
     pub(super) machine: Arc<dyn Machine>,
     pub(super) shutdown: Shutdown,
