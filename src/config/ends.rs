@@ -1,13 +1,14 @@
-//! Where messages without offsets come from, and where they go without transactions.
+//! Where messages without offsets come from, and where they go.
 
 use std::fmt;
 
+use super::kafka_url::check_topic;
 use super::reader::Reader;
 use super::route::{Kind, kind};
 use super::setting::Setting;
 use super::sink::{SINK, SINK_PASSWORD};
 use super::source::{SOURCE, SOURCE_PASSWORD};
-use super::{nats, rabbitmq};
+use super::{kafka_end, nats, rabbitmq};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
@@ -73,6 +74,7 @@ impl Source {
 pub enum Sink {
     RabbitMq(rabbitmq::Sink),
     Nats(nats::Sink),
+    Kafka(kafka_end::Sink),
 }
 
 impl fmt::Display for Sink {
@@ -83,6 +85,7 @@ impl fmt::Display for Sink {
                 None => write!(f, "exchange {} with routing key {:?}", sink.exchange, sink.routing_key),
             },
             Sink::Nats(sink) => write!(f, "subject {}", sink.subject),
+            Sink::Kafka(sink) => write!(f, "topic {}", sink.topic),
         }
     }
 }
@@ -93,6 +96,11 @@ impl Sink {
         let (servers, token) = match &mut sink {
             Sink::RabbitMq(sink) => (&mut sink.servers, false),
             Sink::Nats(sink) => (&mut sink.servers, true),
+            Sink::Kafka(kafka) => {
+                reader.has_no_effect(&SINK_PASSWORD, "Kafka's password is SEMEL_SINK_KAFKA_SASL_PASSWORD");
+                kafka.complete(reader)?;
+                return Some(sink);
+            }
         };
         let of_source = match source {
             Some(Source::RabbitMq(source)) => Some(&source.servers),
@@ -114,7 +122,7 @@ impl Sink {
             (Kind::Nats, Some(Source::Nats(source))) => return nats::Sink::parse(text, Some(source)).map(Sink::Nats),
             (Kind::Nats, _) => return nats::Sink::parse(text, None).map(Sink::Nats),
             (Kind::Stdin, _) => Err("nothing can be written to standard input".to_owned()),
-            (Kind::Kafka, _) => Err("Kafka has transactions".to_owned()),
+            (Kind::Kafka, _) => return kafka_end::Sink::parse(text).map(Sink::Kafka),
         }
         .map(Sink::RabbitMq)
     }
@@ -124,6 +132,7 @@ impl Sink {
         let check = match self {
             Sink::RabbitMq(_) => rabbitmq::check_queue,
             Sink::Nats(_) => nats::check_subject,
+            Sink::Kafka(_) => check_topic,
         };
         reader.optional(setting, || reader.parsed(setting, |text| check(text).map(|()| text.to_owned())))
     }
@@ -134,6 +143,7 @@ impl Sink {
         let own = match self {
             Sink::RabbitMq(sink) => sink.queue(),
             Sink::Nats(sink) => Some(sink.subject.as_str()),
+            Sink::Kafka(sink) => Some(sink.topic.as_str()),
         };
         let outputs: Vec<(&Setting, &str)> =
             own.map(|name| (&SINK, name)).into_iter().chain(others.iter().copied()).collect();

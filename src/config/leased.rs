@@ -1,5 +1,5 @@
 //! What `semel run` is told where messages have no offsets: from RabbitMQ, NATS JetStream or standard input into
-//! RabbitMQ or NATS JetStream.
+//! RabbitMQ, NATS JetStream or Kafka.
 //!
 //! [`super::route::Route::of`] decides by the URLs whether a process runs this or Kafka to Kafka, and answers
 //! [`LeasedConfig`] checked as a whole: names fit their broker, no queue feeds itself, `publish_timeout` is shorter than
@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::ends::{Sink, Source};
 use super::extraction::{EVENT_TIME, Keys};
 use super::identity::{self, ALLOW_SHARED_SCOPE, BROADCAST, GRACE, WORKERS};
-use super::kafka::OAUTH_TOKEN_FILE;
+use super::kafka::{OAUTH_TOKEN_FILE, Side};
 use super::outside::{self, Log};
 use super::policy::{self, Policies};
 use super::reader::Reader;
@@ -82,7 +82,7 @@ pub struct LeasedConfig {
     pub dead_letter: Option<String>,
     pub duplicates: Option<String>,
     pub lease: Duration,
-    /// Shorter than the lease.
+    /// Shorter than the lease. Into Kafka the transaction's.
     pub publish_timeout: Duration,
     pub store: Store,
     pub keys: Keys,
@@ -122,8 +122,12 @@ impl LeasedConfig {
             sink.check_apart(reader, source.as_ref(), &given.collect::<Vec<(&Setting, &str)>>());
         }
         check_pipeline(reader, pipeline.as_deref(), source.as_ref());
+        let publish_timeout = match &sink {
+            Some(Sink::Kafka(kafka)) => Some(kafka.transaction_timeout),
+            _ => publish_timeout,
+        };
         if let (Some(lease), Some(publish_timeout)) = (lease, publish_timeout) {
-            check_times(reader, grace, lease, publish_timeout);
+            check_times(reader, grace, lease, publish_timeout, matches!(sink, Some(Sink::Kafka(_))));
             if let Some(retention) = &retention {
                 retention::check_kept(reader, retention, lease + publish_timeout);
             }
@@ -132,7 +136,7 @@ impl LeasedConfig {
             policy::check_undated(reader, keys.extraction.time());
             check_timeless(reader, keys, source.as_ref());
         }
-        refuse_of_kafka(reader);
+        refuse_of_kafka(reader, matches!(sink, Some(Sink::Kafka(_))));
         Some(LeasedConfig {
             scope: scope?,
             pipeline: pipeline?,
@@ -169,14 +173,21 @@ fn check_pipeline(reader: &Reader<'_>, pipeline: Option<&str>, source: Option<&S
 
 /// A confirm that is waited for beyond the lease could come after others took over, and one that a drain does not wait
 /// for leaves its message in doubt.
-fn check_times(reader: &Reader<'_>, grace: Option<Duration>, lease: Duration, publish_timeout: Duration) {
+fn check_times(
+    reader: &Reader<'_>,
+    grace: Option<Duration>,
+    lease: Duration,
+    publish_timeout: Duration,
+    into_kafka: bool,
+) {
+    let setting = if into_kafka { &TRANSACTION_TIMEOUT } else { &PUBLISH_TIMEOUT };
     let shown = show_duration(publish_timeout);
     if publish_timeout >= lease {
         let why = format!("{shown} is not shorter than {}, {}", LEASE.name, show_duration(lease));
-        reader.problem_with(&PUBLISH_TIMEOUT, format!("{why}: others could take over what is still being published"));
+        reader.problem_with(setting, format!("{why}: others could take over what is still being published"));
     }
     if let Some(grace) = grace.filter(|grace| *grace < publish_timeout) {
-        let why = format!("{} is shorter than {}, {shown}", show_duration(grace), PUBLISH_TIMEOUT.name);
+        let why = format!("{} is shorter than {}, {shown}", show_duration(grace), setting.name);
         reader.problem_with(&GRACE, format!("{why}: a drain could leave its last messages in doubt"));
     }
 }
@@ -188,11 +199,17 @@ fn check_timeless(reader: &Reader<'_>, keys: &Keys, source: Option<&Source>) {
     }
 }
 
-fn refuse_of_kafka(reader: &Reader<'_>) {
-    const WHY: &str = "neither source nor sink is Kafka";
-    OF_KAFKA.iter().for_each(|setting| reader.has_no_effect(setting, WHY));
-    for value in reader.values.kafka.values() {
-        reader.problem(format!("{} ({}): it has no effect: {WHY}", value.name, value.origin));
+fn refuse_of_kafka(reader: &Reader<'_>, into_kafka: bool) {
+    let why = if into_kafka { "the source is not Kafka" } else { "neither source nor sink is Kafka" };
+    let of_sink = |setting: &Setting| [TRANSACTION_TIMEOUT.name, OAUTH_TOKEN_FILE.name].contains(&setting.name);
+    let idle = OF_KAFKA.iter().filter(|setting| !into_kafka || !of_sink(setting));
+    idle.for_each(|setting| reader.has_no_effect(setting, why));
+    let idle = reader.values.kafka.iter().filter(|(place, _)| !into_kafka || place.side == Side::Source);
+    for (_, value) in idle {
+        reader.problem(format!("{} ({}): it has no effect: {why}", value.name, value.origin));
+    }
+    if into_kafka {
+        reader.has_no_effect(&PUBLISH_TIMEOUT, "into Kafka SEMEL_TRANSACTION_TIMEOUT says it");
     }
 }
 

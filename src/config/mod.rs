@@ -23,6 +23,7 @@ pub mod extraction;
 pub mod file;
 pub mod identity;
 pub mod kafka;
+pub mod kafka_end;
 pub mod kafka_url;
 pub mod leased;
 pub mod mask;

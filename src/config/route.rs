@@ -13,7 +13,7 @@ use super::{Config, ConfigError};
 #[derive(Debug, Clone)]
 pub enum Route {
     KafkaToKafka(Box<Config>),
-    /// From a source without offsets to a sink without transactions.
+    /// From a source without offsets.
     Leased(Box<LeasedConfig>),
 }
 
@@ -35,7 +35,7 @@ impl Route {
             (None | Some(Kind::Kafka), None | Some(Kind::Kafka)) => {
                 Config::parts(reader).map(|config| Route::KafkaToKafka(Box::new(config)))
             }
-            (Some(from), Some(to)) if (from == Kind::Kafka) != (to == Kind::Kafka) => {
+            (Some(from @ Kind::Kafka), Some(to)) => {
                 reader.problem_with(&SINK, format!("from {} to {} is not there yet: {THERE}", from.name(), to.name()));
                 None
             }
@@ -44,8 +44,7 @@ impl Route {
     }
 }
 
-const THERE: &str =
-    "what is there goes from Kafka to Kafka, or from RabbitMQ, NATS or standard input to RabbitMQ or NATS";
+const THERE: &str = "what is there goes from Kafka to Kafka, or from RabbitMQ, NATS or standard input to any of them";
 
 /// None where there is no value, or none that could be read: a problem of its own.
 pub(super) fn kind_of(reader: &Reader<'_>, setting: &Setting) -> Option<Kind> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use semel::clock::FixedClock;
 use semel::config::policy::{Duplicates, Oversize, Policies, StoreAway, Unclaimable};
 use semel::key::{Bounds, Extraction, Recipe, TimeRecipe};
-use semel::pipeline::leased::{self, LeasedError, Options, Parts, Status, WindowOptions};
+use semel::pipeline::leased::{self, LeasedError, Options, Outlet, Parts, Status, WindowOptions};
 use semel::protocol::event::{EventTime, Scope};
 use semel::protocol::lane::StreamId;
 use semel::shutdown::Shutdown;
@@ -342,7 +342,7 @@ impl World {
         let parts = Parts {
             store: Arc::new(store),
             source: Box::new(source),
-            sink: Box::new(sink),
+            sink: Outlet::Plain(Box::new(sink)),
             clock: Arc::new(FixedClock(EventTime::from_millis(1_767_787_200_000))),
             machine: Arc::new(machine),
             shutdown: shutdown.clone(),
