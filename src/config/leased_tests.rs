@@ -63,13 +63,11 @@ fn every_pair_that_is_there() {
 
 #[test]
 fn pairs_that_are_not_there_yet() {
-    let there = "what is there goes from Kafka to Kafka, or from RabbitMQ, NATS or standard input to RabbitMQ or NATS";
+    let there = "what is there goes from Kafka to Kafka, or from RabbitMQ, NATS or standard input to any of them";
     let kafka = ("SEMEL_SOURCE", "kafka://h/in?group=g");
     let cases: &[(&[(&str, &str)], &str)] = &[
         (&[kafka, ("SEMEL_SINK", "amqp://h?queue=q")], "from Kafka to RabbitMQ"),
         (&[kafka, NATS_SINK], "from Kafka to NATS"),
-        (&[("SEMEL_SINK", "kafka://h/out")], "from RabbitMQ to Kafka"),
-        (&[STDIN, ("SEMEL_SINK", "kafka://h/out")], "from standard input to Kafka"),
     ];
     for (changes, pair) in cases {
         let right = format!("SEMEL_SINK (environment): {pair} is not there yet: {there}");
@@ -210,6 +208,52 @@ fn what_does_not_go_together() {
     let elsewhere = [("SEMEL_SINK", "amqp://u:p@other/v?queue=in"), ("SEMEL_SINK", "amqp://u:p@h/w?queue=in")];
     for change in elsewhere {
         assert_eq!(problems(&[change]), Vec::<String>::new(), "{change:?}: another queue of that name");
+    }
+}
+
+const INTO_KAFKA: (&str, &str) = ("SEMEL_SINK", "kafka://h:1,g/out");
+
+#[test]
+fn into_kafka() {
+    let sink = |changes: &[(&str, &str)]| match config(&[&[INTO_KAFKA], changes].concat()) {
+        LeasedConfig { sink: Sink::Kafka(sink), publish_timeout, .. } => (sink, publish_timeout),
+        other => panic!("{:?}", other.sink),
+    };
+    let (usual, timeout) = sink(&[]);
+    assert_eq!((usual.brokers.as_slice(), usual.topic.as_str()), (&["h:1".to_owned(), "g:9092".to_owned()][..], "out"));
+    assert_eq!((usual.transaction_timeout, timeout), (Duration::from_secs(15), Duration::from_secs(15)));
+    let (changed, timeout) = sink(&[("SEMEL_TRANSACTION_TIMEOUT", "5s"), ("SEMEL_SINK_KAFKA_LINGER_MS", "3")]);
+    assert_eq!((timeout, changed.properties.0["linger.ms"].as_str()), (Duration::from_secs(5), "3"));
+    let cases: &[(&[(&str, &str)], &str)] = &[
+        (
+            &[("SEMEL_SINK", "kafka:///out")],
+            "SEMEL_SINK (environment): it names no broker, and the source has none that it could take",
+        ),
+        (&[("SEMEL_SINK", "kafka://h/a,b")], "SEMEL_SINK (environment): it names one topic"),
+        (
+            &[INTO_KAFKA, ("SEMEL_LEASE", "15s")],
+            "SEMEL_TRANSACTION_TIMEOUT (default): 15s is not shorter than SEMEL_LEASE, 15s: others could take over what is still \
+             being published",
+        ),
+        (
+            &[INTO_KAFKA, ("SEMEL_PUBLISH_TIMEOUT", "1s")],
+            "SEMEL_PUBLISH_TIMEOUT (environment): it has no effect: into Kafka SEMEL_TRANSACTION_TIMEOUT says it",
+        ),
+        (
+            &[INTO_KAFKA, ("SEMEL_SOURCE_KAFKA_FETCH_MIN_BYTES", "1")],
+            "SEMEL_SOURCE_KAFKA_FETCH_MIN_BYTES (environment): it has no effect: the source is not Kafka",
+        ),
+        (
+            &[INTO_KAFKA, ("SEMEL_SINK_PASSWORD", "hidden")],
+            "SEMEL_SINK_PASSWORD (environment): it has no effect: Kafka's password is SEMEL_SINK_KAFKA_SASL_PASSWORD",
+        ),
+        (
+            &[INTO_KAFKA, ("SEMEL_DEAD_LETTER", "out")],
+            "SEMEL_DEAD_LETTER (environment): out is where SEMEL_SINK goes already",
+        ),
+    ];
+    for (changes, right) in cases {
+        assert_eq!(problems(changes), [*right], "{changes:?}");
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::embedded::EmbeddedStore;
 use super::postgres::PostgresStore;
 use super::postgres::options::{PostgresOptions, connect_settings};
-use super::{ClaimStore, StoreError};
+use super::StoreError;
+use super::slots::SlotStore;
 use crate::config::store;
 
 /// Opens the configured store. Embedded: makes its folder where there is none. PostgreSQL: connects, and checks that its schema is the one that this version knows.
-pub async fn open(config: &store::Store) -> Result<Arc<dyn ClaimStore>, StoreError> {
+pub async fn open(config: &store::Store) -> Result<Arc<dyn SlotStore>, StoreError> {
     match config {
         store::Store::Embedded { folder } => {
             let store = EmbeddedStore::open(folder).map_err(|error| StoreError::Rejected(error.into()))?;

@@ -60,6 +60,7 @@ mod outlet;
 mod slot_in_kafka;
 mod slots;
 mod window;
+pub mod wiring;
 mod worker;
 
 pub use crate::pipeline::transactional::WindowOptions;

@@ -27,7 +27,7 @@ impl Claims {
             return Err(OperatorError::NoStore { folder: folder.clone() });
         }
         let runtime = runtime()?;
-        let store = runtime.block_on(open::open(config))?;
+        let store: Arc<dyn ClaimStore> = runtime.block_on(open::open(config))?;
         Ok(Claims { runtime, store })
     }
 

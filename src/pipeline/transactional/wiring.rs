@@ -15,7 +15,7 @@ use crate::source::kafka::{Assignment, KafkaSourceOptions};
 const REFRESH: Duration = Duration::from_secs(24 * 3600);
 const TOPIC_CHECK: Duration = Duration::from_secs(10);
 /// A batch never exceeds what librdkafka fills it with by default, nor what the smallest topic takes.
-const BATCH_BYTES_MAX: usize = 1_000_000;
+pub const BATCH_BYTES_MAX: usize = 1_000_000;
 
 pub fn source_cluster(config: &Config) -> ClusterOptions {
     cluster(&config.oauth_token_file, &config.source.brokers, &config.source.properties)

@@ -1,0 +1,92 @@
+//! From a source without offsets: one worker, on the runtime.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::refused;
+use super::start::{ASK, Start, ended};
+use crate::config::ends::{Sink, Source};
+use crate::config::leased::LeasedConfig;
+use crate::pipeline::chain;
+use crate::pipeline::leased::{self, Outlet, Parts, Status, System, wiring};
+use crate::protocol::lane::StreamId;
+use crate::sink::SinkError;
+use crate::store::ClaimStore;
+use crate::store::slots::SlotStore;
+
+pub fn serve(config: &LeasedConfig, start: &Start<'_>) -> anyhow::Result<ExitCode> {
+    start.readiness.set("pipeline", Err("not connected yet".to_owned()));
+    let Some(store) = start.store(&config.store, config.retention.bounds)? else { return Ok(ExitCode::SUCCESS) };
+    let (sink, slot) = match outlet(config, start, &store)? {
+        Some(Ok(found)) => found,
+        Some(Err(problems)) => return Ok(refused(&problems)),
+        None => return Ok(ExitCode::SUCCESS),
+    };
+    if !start.begin(&(Arc::clone(&store) as Arc<dyn ClaimStore>), config.retention.bounds) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        scope = %config.scope,
+        source = %config.source,
+        sink = %config.sink,
+        slot = %slot,
+        promise = promise(config),
+        "semel runs",
+    );
+    let status = Arc::new(Status::default());
+    let parts = Parts {
+        store,
+        source: wiring::source(config),
+        sink,
+        clock: Arc::clone(&start.clock),
+        machine: Arc::new(System::default()),
+        shutdown: start.shutdown.clone(),
+        status: Arc::clone(&status),
+    };
+    let readiness = Arc::clone(start.readiness);
+    start.runtime.spawn(async move {
+        loop {
+            readiness.set("pipeline", status.missing().map_or(Ok(()), Err));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    ended(start.runtime.block_on(leased::run(wiring::options(config, slot), parts)).err())
+}
+
+type Found = (Outlet, StreamId);
+
+/// None on the wish to end; inner error: what is wrong with the sink for good.
+fn outlet(
+    config: &LeasedConfig,
+    start: &Start<'_>,
+    store: &Arc<dyn SlotStore>,
+) -> anyhow::Result<Option<Result<Found, Vec<String>>>> {
+    if let Sink::Kafka(kafka) = &config.sink {
+        let look = || start.runtime.block_on(wiring::kafka_outlet(config, kafka, &**store, ASK));
+        return start.wait_for("the sink", |_| true, look);
+    }
+    let Some(mut sink) = wiring::sink(config) else { return Ok(None) };
+    let check = || match start.runtime.block_on(sink.check()) {
+        Err(SinkError::Refused(cause)) => Ok(Err(vec![format!("SEMEL_SINK: {}", chain(&*cause))])),
+        checked => checked.map(Ok),
+    };
+    let checked = start.wait_for("the sink", |_: &SinkError| true, check)?;
+    Ok(checked.map(|checked| checked.map(|()| (Outlet::Plain(sink), wiring::slot(config)))))
+}
+
+/// README's table of promises, for this pair.
+fn promise(config: &LeasedConfig) -> &'static str {
+    match (&config.source, &config.sink) {
+        (Source::Stdin, Sink::Kafka(_)) => {
+            "standard input to kafka: exactly once for what was read; what stood in the pipe at a crash is sent again"
+        }
+        (_, Sink::Kafka(_)) => "into kafka: exactly once, as seen by a read_committed reader",
+        (_, Sink::Nats(_)) => "into nats jetstream: never lost; once within the stream's duplicate window",
+        (_, Sink::RabbitMq(_)) => {
+            "into rabbitmq: never lost; twice, under one message_id, only after a publish in doubt, a crash between \
+             publish and settle, or a lease that was outlived"
+        }
+    }
+}

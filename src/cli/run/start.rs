@@ -1,0 +1,113 @@
+//! What every pipeline's start has in common: waiting for what is not there yet, and telling what is missing.
+
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::runtime::Runtime;
+
+use super::First;
+use crate::api::Readiness;
+use crate::clock::{SharedClock, SystemClock};
+use crate::config::store::Store;
+use crate::key::Bounds;
+use crate::pipeline::{chain, retention};
+use crate::protocol::backoff::Backoff;
+use crate::shutdown::Shutdown;
+use crate::store;
+use crate::store::slots::SlotStore;
+use crate::store::{ClaimStore, Recovery, StoreError};
+
+pub const ASK: Duration = Duration::from_secs(10);
+
+/// What a pipeline is started with.
+pub struct Start<'a> {
+    pub runtime: &'a Runtime,
+    pub shutdown: &'a Shutdown,
+    pub first: &'a OnceLock<First>,
+    pub readiness: &'a Arc<Readiness>,
+    pub clock: SharedClock,
+}
+
+impl<'a> Start<'a> {
+    pub fn new(
+        runtime: &'a Runtime,
+        shutdown: &'a Shutdown,
+        first: &'a OnceLock<First>,
+        readiness: &'a Arc<Readiness>,
+    ) -> Start<'a> {
+        Start { runtime, shutdown, first, readiness, clock: Arc::new(SystemClock) }
+    }
+
+    /// The store, with room for the weeks of now. None on the wish to end.
+    pub fn store(&self, config: &Store, bounds: Bounds) -> anyhow::Result<Option<Arc<dyn SlotStore>>> {
+        let open = || self.runtime.block_on(store::open::open(config));
+        let Some(store) = self.wait_for("the claim store", is_passing, open)? else { return Ok(None) };
+        self.readiness.set("store", Ok(()));
+        let make = || self.runtime.block_on(retention::make_room(&*store, bounds, &self.clock));
+        let made = self.wait_for("weeks of the claim store", is_passing, make)?;
+        Ok(made.map(|()| store))
+    }
+
+    /// Tends the weeks, and keeps `/readyz` right about the store. False where the wish to end came first.
+    pub fn begin(&self, store: &Arc<dyn ClaimStore>, bounds: Bounds) -> bool {
+        if self.first.set(First::Work).is_err() {
+            return false;
+        }
+        self.runtime.spawn(retention::keep(Arc::clone(store), bounds, Arc::clone(&self.clock)));
+        self.runtime.spawn(watch_store(Arc::clone(store), Arc::clone(self.readiness)));
+        true
+    }
+
+    /// None on the wish to end. Errors that waiting does not mend end the start.
+    pub fn wait_for<T, E: std::error::Error + Send + Sync + 'static>(
+        &self,
+        what: &str,
+        is_passing: impl Fn(&E) -> bool,
+        mut ask: impl FnMut() -> Result<T, E>,
+    ) -> anyhow::Result<Option<T>> {
+        let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+        while !self.shutdown.is_requested() {
+            match ask() {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(error) if is_passing(&error) => {
+                    if backoff.tries().is_multiple_of(10) {
+                        tracing::warn!(error = chain(&error), "waiting for {what}");
+                    }
+                    self.shutdown.sleep(backoff.next(128));
+                }
+                Err(error) => return Err(error).with_context(|| what.to_owned()),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// How the work ended.
+pub fn ended<E: std::error::Error + Send + Sync + 'static>(failed: Option<E>) -> anyhow::Result<ExitCode> {
+    match failed {
+        None => Ok(ExitCode::SUCCESS),
+        Some(error) => {
+            tracing::error!(error = chain(&error), "a worker cannot go on");
+            Err(error.into())
+        }
+    }
+}
+
+pub fn is_passing(error: &StoreError) -> bool {
+    !matches!(error.recovery(), Recovery::ShutDown)
+}
+
+/// Keeps `/readyz` right about the store.
+async fn watch_store(store: Arc<dyn ClaimStore>, readiness: Arc<Readiness>) {
+    loop {
+        let state = match tokio::time::timeout(ASK, store.store_id()).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(chain(&error)),
+            Err(_) => Err("no answer".to_owned()),
+        };
+        readiness.set("store", state);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+}

@@ -1,0 +1,184 @@
+//! From the configuration to what a worker is told, and to the two ends it works between.
+
+use std::time::Duration;
+
+use super::outlet::{settled_group, transactional_id};
+use super::{KafkaOutlet, Options, Outlet, WindowOptions};
+use crate::config::ends::{Sink as SinkConfig, Source as SourceConfig};
+use crate::config::leased::LeasedConfig;
+use crate::config::{kafka_end, nats, rabbitmq};
+use crate::kafka::admin::{AdminError, TopicFacts, cluster_id, topic_facts};
+use crate::pipeline::transactional::wiring::{BATCH_BYTES_MAX, cluster};
+use crate::protocol::lane::StreamId;
+use crate::sink::Sink;
+use crate::sink::kafka::{KafkaSinkOptions, Topics};
+use crate::sink::kafka_slot::SlotSinkOptions;
+use crate::sink::nats::{NatsOptions, NatsSink, Servers};
+use crate::sink::rabbitmq::{RabbitOptions, RabbitSink, Route, Server};
+use crate::source::Source;
+use crate::source::lines::{LinesOptions, LinesSource};
+use crate::source::nats::{NatsSource, NatsSourceOptions};
+use crate::source::rabbitmq::{RabbitMqSource, RabbitMqSourceOptions};
+use crate::store::StoreError;
+use crate::store::slots::SlotStore;
+
+/// Of connecting to a source.
+const CONNECT: Duration = Duration::from_secs(10);
+/// RabbitMQ gives up a consumer that keeps a delivery for 30 minutes; NATS is asked for more time as long as it lasts.
+const HOLD: Duration = Duration::from_secs(15 * 60);
+/// Lines that are out at a time.
+const LINES: usize = 10_000;
+
+pub fn slot(config: &LeasedConfig) -> StreamId {
+    StreamId::slot(&config.pipeline, &config.instance)
+}
+
+pub fn options(config: &LeasedConfig, slot: StreamId) -> Options {
+    Options {
+        slot,
+        scope: config.scope.clone(),
+        extraction: config.keys.extraction.clone(),
+        bounds: config.retention.bounds,
+        policies: config.policies,
+        accept_recipe: config.keys.accept_change.then(|| config.keys.extraction.digest()),
+        window: WindowOptions {
+            messages_max: config.window.messages_max,
+            bytes_max: config.window.bytes_max,
+            linger: config.window.linger,
+        },
+        lease: config.lease,
+        publish_timeout: config.publish_timeout,
+        hold: HOLD,
+    }
+}
+
+pub fn source(config: &LeasedConfig) -> Box<dyn Source> {
+    let name = format!("semel {} {}", config.pipeline, config.instance);
+    match &config.source {
+        SourceConfig::RabbitMq(source) => Box::new(RabbitMqSource::new(rabbitmq_source(source, name))),
+        SourceConfig::Nats(source) => Box::new(NatsSource::new(nats_source(source, name))),
+        SourceConfig::Stdin => Box::new(LinesSource::new(LinesOptions { path: None, prefetch: LINES })),
+    }
+}
+
+fn rabbitmq_source(rabbitmq::Source { servers, vhost, queue, prefetch }: &rabbitmq::Source, name: String) -> RabbitMqSourceOptions {
+    let user = servers.user.clone();
+    RabbitMqSourceOptions {
+        hosts: servers.hosts.clone(),
+        tls: servers.tls,
+        user: user.map(|user| (user, password(servers).unwrap_or_default())),
+        vhost: vhost.clone(),
+        queue: queue.clone(),
+        prefetch: *prefetch,
+        name,
+        timeout: CONNECT,
+    }
+}
+
+fn nats_source(source: &nats::Source, name: String) -> NatsSourceOptions {
+    let nats::Source { servers, stream, consumer, prefetch, ack_wait } = source;
+    NatsSourceOptions {
+        hosts: servers.hosts.clone(),
+        tls: servers.tls,
+        user: servers.user.clone(),
+        password: password(servers),
+        stream: stream.clone(),
+        consumer: consumer.clone(),
+        prefetch: usize::from(*prefetch),
+        ack_wait: *ack_wait,
+        name,
+        timeout: CONNECT,
+    }
+}
+
+fn password(servers: &crate::config::servers::Servers) -> Option<String> {
+    servers.password.as_ref().map(|password| password.expose().to_owned())
+}
+
+/// None for Kafka, whose outlet is of another kind.
+pub fn sink(config: &LeasedConfig) -> Option<Box<dyn Sink>> {
+    let name = format!("semel {} {}", config.pipeline, config.instance);
+    match &config.sink {
+        SinkConfig::RabbitMq(sink) => {
+            let user = sink.servers.user.as_deref().unwrap_or("guest");
+            let secret = password(&sink.servers).unwrap_or_else(|| "guest".to_owned());
+            let mut server = Server::new(sink.servers.hosts.clone(), user, &secret, &sink.vhost);
+            server.tls = sink.servers.tls;
+            server.name = name;
+            let route = Route { exchange: sink.exchange.clone(), routing_key: sink.routing_key.clone() };
+            let mut options = RabbitOptions::new(server, route);
+            options.dead_letter = config.dead_letter.as_deref().map(Route::to_queue);
+            options.duplicates = config.duplicates.as_deref().map(Route::to_queue);
+            options.timeout = config.publish_timeout;
+            Some(Box::new(RabbitSink::new(options)))
+        }
+        SinkConfig::Nats(sink) => {
+            let mut servers = Servers::new(sink.servers.hosts.clone());
+            servers.tls = sink.servers.tls;
+            servers.user = sink.servers.user.clone();
+            servers.password = password(&sink.servers);
+            servers.name = name;
+            let mut options = NatsOptions::new(servers, &sink.subject);
+            options.dead_letter = config.dead_letter.clone();
+            options.duplicates = config.duplicates.clone();
+            options.timeout = config.publish_timeout;
+            options.lease = config.lease;
+            Some(Box::new(NatsSink::new(options)))
+        }
+        SinkConfig::Kafka(_) => None,
+    }
+}
+
+/// Why Kafka cannot be written to yet. Waiting may mend it.
+#[derive(Debug, thiserror::Error)]
+pub enum NotYet {
+    #[error(transparent)]
+    Brokers(#[from] AdminError),
+    #[error("the brokers {0} do not say which cluster they are")]
+    Nameless(String),
+    #[error("the claim store does not say which it is")]
+    Store(#[from] StoreError),
+}
+
+/// The outlet and its slot, or what is wrong with the topics for good.
+pub async fn kafka_outlet(
+    config: &LeasedConfig,
+    kafka: &kafka_end::Sink,
+    store: &dyn SlotStore,
+    timeout: Duration,
+) -> Result<Result<(Outlet, StreamId), Vec<String>>, NotYet> {
+    let options = cluster(&kafka.oauth_token_file, &kafka.brokers, &kafka.properties);
+    let topics = Topics {
+        forward: kafka.topic.clone(),
+        dead_letter: config.dead_letter.clone(),
+        duplicates: config.duplicates.clone(),
+    };
+    let names: Vec<&str> = std::iter::once(topics.forward.as_str())
+        .chain(topics.dead_letter.as_deref())
+        .chain(topics.duplicates.as_deref())
+        .collect();
+    let facts = topic_facts(&options, &names, timeout).await?;
+    let absent = |(name, facts): (&String, &TopicFacts)| {
+        facts.partitions.is_none().then(|| format!("topic {name}: it is not there, or may not be described"))
+    };
+    let problems: Vec<String> = facts.iter().filter_map(absent).collect();
+    if !problems.is_empty() {
+        return Ok(Err(problems));
+    }
+    let id = cluster_id(&options, timeout)?.ok_or_else(|| NotYet::Nameless(options.brokers.clone()))?;
+    let smallest = facts.values().map(|topic| topic.record_bytes_max).min().unwrap_or(BATCH_BYTES_MAX);
+    let options = SlotSinkOptions {
+        kafka: KafkaSinkOptions {
+            cluster: options,
+            transactional_id: transactional_id(&config.pipeline, &config.instance),
+            transaction_timeout: kafka.transaction_timeout,
+            record_bytes_max: smallest.clamp(1_000, 1_000_000_000),
+            batch_bytes_max: smallest.min(BATCH_BYTES_MAX),
+        },
+        topics,
+        group: settled_group(&config.pipeline, &config.instance),
+    };
+    let slot = StreamId::slot_in_kafka(&id, &config.pipeline, &config.instance);
+    let outlet = KafkaOutlet::new(options, store.store_id().await?);
+    Ok(Ok((Outlet::Kafka(Box::new(outlet)), slot)))
+}
