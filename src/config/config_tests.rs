@@ -264,14 +264,6 @@ fn what_does_not_go_together() {
             "SEMEL_RETENTION_WEEKS (environment): 7d (1 week) is less than SEMEL_LONGEST_OUTAGE, 7d, and 25s more, for \
              which an instance that lost its connections may go on",
         ),
-        (
-            &[("SEMEL_LEASE", "30s")],
-            "SEMEL_LEASE (environment): it has no effect: from Kafka to Kafka there are no leases",
-        ),
-        (
-            &[("SEMEL_SINK_PASSWORD", "hidden")],
-            "SEMEL_SINK_PASSWORD (environment): it has no effect: Kafka's password is SEMEL_SINK_KAFKA_SASL_PASSWORD",
-        ),
         (&[("SEMEL_BROADCAST", "true")], "SEMEL_BROADCAST (environment): it needs the pod's name in POD_NAME"),
         (
             &[pod, ("SEMEL_BROADCAST", "true"), ("SEMEL_SOURCE", "kafka://h/in?group=g-${POD_NAME}")],

@@ -1,8 +1,9 @@
 use std::collections::BTreeSet;
 
-use super::super::testing::{LEASED, given};
+use super::super::testing::{self, LEASED, given};
 use super::*;
 use crate::config::mask::Secret;
+use crate::config::operator::OperatorConfig;
 use crate::config::route::Route;
 use crate::config::values::Values;
 use crate::config::{CONFIG, ConfigError, reader, settings};
@@ -276,6 +277,24 @@ fn what_is_of_kafka_has_no_effect() {
         assert_eq!(problems(&[(name, value)]), [right]);
     }
     assert_eq!(values.len(), OF_KAFKA.len() + 1, "each");
+}
+
+#[test]
+fn what_is_of_others_has_no_effect_from_kafka_to_kafka() {
+    let values = ["hidden", "hidden", "30s", "10s"];
+    assert_eq!(values.len(), OF_OTHERS.len(), "each");
+    for ((setting, why), value) in OF_OTHERS.iter().zip(values) {
+        let right = format!("{} (environment): it has no effect: {why}", setting.name);
+        assert_eq!(testing::problems(&[(setting.name, value)]), [right]);
+    }
+}
+
+#[test]
+fn operators_find_no_group_where_there_are_no_offsets() {
+    let config = OperatorConfig::of(given(LEASED)).expect("valid");
+    assert!(config.source.is_none() && config.scope.is_some());
+    let ConfigError(problems) = OperatorConfig::of(given(&[("SEMEL_SOURCE", "amqp://h")])).expect_err("no queue");
+    assert_eq!(problems, ["SEMEL_SOURCE (environment): it names no queue (`?queue=…`)"]);
 }
 
 #[test]

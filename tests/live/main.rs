@@ -24,6 +24,7 @@ mod policies;
 mod rebalance;
 mod settings;
 mod sink;
+mod source;
 mod store;
 mod tampered;
 mod zombie;

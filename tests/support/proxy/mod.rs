@@ -1,4 +1,4 @@
-//! A TCP proxy before Kafka or PostgreSQL that can lose what a network loses, at the worst moment.
+//! A TCP proxy before Kafka, PostgreSQL or any other server that can lose what a network loses, at the worst moment.
 //!
 //! It cuts all connections, refuses new ones, or stalls; and it reads along: [`Proxy::on`] acts on the n-th sight of a
 //! request: before it is passed on (surely not carried out), while it is under way (in doubt), or when it was carried
@@ -131,6 +131,8 @@ struct Shared {
 enum Speaks {
     Kafka,
     Postgres,
+    /// Nothing that is read along.
+    Anything,
 }
 
 pub struct Proxy {
@@ -145,6 +147,11 @@ impl Proxy {
 
     pub fn of_postgres(upstream: u16) -> Proxy {
         Proxy::start(Speaks::Postgres, upstream)
+    }
+
+    /// Before any server: it cuts, refuses and stalls, and sees nothing.
+    pub fn of_anything(upstream: u16) -> Proxy {
+        Proxy::start(Speaks::Anything, upstream)
     }
 
     fn start(speaks: Speaks, upstream: u16) -> Proxy {
@@ -270,6 +277,10 @@ fn serve(client: TcpStream, server: TcpStream, shared: &Arc<Shared>) -> io::Resu
     match shared.speaks {
         Speaks::Kafka => kafka::serve(up, down, shared),
         Speaks::Postgres => postgres::serve(up, down, shared),
+        Speaks::Anything => {
+            wire::pump(up, shared, wire::copy);
+            wire::pump(down, shared, wire::copy);
+        }
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! What both protocols need: whole frames in, whole frames out, and an end to both directions at once.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::thread;
@@ -59,6 +59,18 @@ impl Out {
         self.waiting.clear();
         Ok(())
     }
+}
+
+/// Passes on what is at hand.
+pub fn copy(from: &mut In, out: &mut Out) -> io::Result<()> {
+    let bytes = from.fill_buf()?;
+    let length = bytes.len();
+    if length == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    out.write(bytes);
+    from.consume(length);
+    Ok(())
 }
 
 pub fn read_exactly(from: &mut In, length: usize) -> io::Result<Vec<u8>> {
