@@ -27,7 +27,7 @@ use super::sink::{DEAD_LETTER, DUPLICATES_TOPIC, SINK_PASSWORD, TRANSACTION_TIME
 use super::source::{ASSIGNMENT, FETCH_AHEAD, SESSION_TIMEOUT, SOURCE_PASSWORD, START};
 use super::store::Store;
 use super::units::show_duration;
-use super::window::Window;
+use super::window::{RECENT_IDS, Window};
 use crate::key::TimeRecipe;
 use crate::protocol::event::Scope;
 
@@ -67,6 +67,7 @@ const OF_KAFKA: &[&Setting] = &[
     &FETCH_AHEAD,
     &TRANSACTION_TIMEOUT,
     &OAUTH_TOKEN_FILE,
+    &RECENT_IDS,
 ];
 
 #[derive(Debug, Clone)]

@@ -43,6 +43,8 @@ mod message;
 const PULL: Duration = Duration::from_secs(1);
 /// How much later than its end a pull is waited for.
 const PULL_GRACE: Duration = Duration::from_secs(2);
+/// Before another pull, where the server ended one before its time.
+const PULL_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Clone)]
 pub struct NatsSourceOptions {
@@ -199,10 +201,15 @@ impl Live {
         if self.pull.as_ref().is_some_and(|pull| Instant::now() < pull.until + PULL_GRACE) {
             return Ok(());
         }
-        let batch = BatchConfig { batch: wanted, expires: Some(PULL), ..BatchConfig::default() };
+        // The consumer may have limits of its own.
+        let limits = &self.consumer.cached_info().config;
+        let most = usize::try_from(limits.max_batch).ok().filter(|most| *most > 0).unwrap_or(wanted);
+        let (wanted, expires) = (wanted.min(most), Some(limits.max_expires).filter(|most| *most > Duration::ZERO));
+        let expires = expires.map_or(PULL, |most| PULL.min(most));
+        let batch = BatchConfig { batch: wanted, expires: Some(expires), ..BatchConfig::default() };
         let sent = self.consumer.request_batch(batch, self.inbox.as_str().into());
         sent.await.map_err(|error| SourceError::Lost(error.into()))?;
-        self.pull = Some(Pull { left: wanted, until: Instant::now() + PULL });
+        self.pull = Some(Pull { left: wanted, until: Instant::now() + expires });
         Ok(())
     }
 
@@ -233,6 +240,11 @@ impl Live {
                 let told = message.description.unwrap_or_default();
                 if is_the_end(status, &told) {
                     return Err(SourceError::Lost(format!("the server ended the consumer: {status} {told}").into()));
+                }
+                if status == StatusCode::REQUEST_TERMINATED {
+                    // It would end the next one as well, at once.
+                    tracing::debug!(told, "the server ended a pull");
+                    tokio::time::sleep(PULL_PAUSE).await;
                 }
             }
         }

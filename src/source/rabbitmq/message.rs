@@ -98,6 +98,7 @@ mod tests {
     use lapin::types::{DecimalValue, FieldArray};
 
     use super::*;
+    use crate::key::Headers;
 
     fn delivery(headers: &[(&str, AMQPValue)], data: &[u8]) -> Delivery {
         let mut delivery = Delivery::mock(1, "".into(), "q".into(), false, data.to_vec());
@@ -157,6 +158,13 @@ mod tests {
         assert!(kept.contains_key("semel-key") && !kept.contains_key("x-delivery-count"));
         let message = of(delivery(&[("x-delivery-count", AMQPValue::LongLongInt(1))], b"x"));
         assert_eq!(message.amqp.expect("kept").headers(), &Some(FieldTable::default()), "as if nothing was counted");
+        let mut named = delivery(&[("app_id", long("a header"))], b"x");
+        named.properties = named.properties.with_message_id("m-1".into()).with_app_id("a property".into());
+        let named = of(named);
+        let last =
+            |name| Headers::last(&named, name).flatten().map(|value| String::from_utf8_lossy(value).into_owned());
+        assert_eq!(last("message_id").as_deref(), Some("m-1"), "properties answer to their names");
+        assert_eq!((last("app_id").as_deref(), last("type")), (Some("a header"), None), "headers before them");
         let mut late = delivery(&[], b"x");
         late.properties = BasicProperties::default().with_timestamp(u64::MAX);
         assert_eq!(of(late).timestamp_millis, None, "past all time");

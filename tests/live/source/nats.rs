@@ -195,11 +195,14 @@ fn consumers_that_are_there() {
             description: Some("the operator's".into()),
             ack_policy,
             ack_wait: Duration::from_secs(60),
+            max_batch: 2,
             ..pull::Config::default()
         };
         there.create_consumer(named("once", AckPolicy::Explicit)).await.expect("made");
         there.create_consumer(named("all", AckPolicy::All)).await.expect("made");
-        assert!(rest(&mut *stream.open(5), Duration::from_millis(100)).await.is_empty());
+        stream.send(&numbered(0..5)).await;
+        let came = take(&mut *stream.open(5), 5, Duration::from_secs(5)).await;
+        assert_eq!(numbers(&came), [0, 1, 2, 3, 4], "two at a time");
         let config = there.consumer_info("once").await.expect("there").config;
         assert_eq!(config.description.as_deref(), Some("the operator's"));
         assert_eq!((config.ack_wait, config.max_ack_pending), (Duration::from_secs(2), 5));
