@@ -52,19 +52,25 @@ impl Broken {
 }
 
 /// Among so many worlds there is one in which it shows.
-const WORLDS: u64 = 3_000;
+const WORLDS: u64 = 5_000;
 
 fn shows(broken: Broken, counts: fn(&Wrong) -> bool) {
-    let found = (0..WORLDS).find_map(|seed| simulate(seed, Some(broken), false).err().map(|wrong| (seed, wrong)));
-    let (seed, wrong) = found.unwrap_or_else(|| panic!("{broken:?} goes unnoticed in {WORLDS} worlds"));
-    println!("{broken:?}: {wrong:?} in world {seed}");
-    assert!(counts(&wrong), "{broken:?} shows as {wrong:?} in world {seed}");
+    let mut otherwise = 0;
+    let found = (0..WORLDS).find_map(|seed| {
+        let wrong = simulate(seed, Some(broken), false).err()?;
+        otherwise += 1;
+        counts(&wrong).then_some((seed, wrong))
+    });
+    let (seed, wrong) =
+        found.unwrap_or_else(|| panic!("{broken:?} goes unnoticed: {otherwise} of {WORLDS} worlds go wrong"));
+    println!("{broken:?}: {wrong:?} in world {seed}, {otherwise} worlds gone wrong by then");
 }
 
 #[test]
 fn what_loses() {
     shows(Broken::InFlightIsDuplicate, |wrong| matches!(wrong, Wrong::Lost(_)));
     shows(Broken::GoneIsDuplicate, |wrong| matches!(wrong, Wrong::Lost(_)));
+    shows(Broken::UnknownIsNothing, |wrong| matches!(wrong, Wrong::Lost(_)));
     shows(Broken::UnconfirmedIsConfirmed, |wrong| matches!(wrong, Wrong::Lost(_)));
 }
 
@@ -77,7 +83,6 @@ fn what_doubles() {
 }
 
 #[test]
-fn what_is_hasty_or_stuck() {
+fn what_is_hasty() {
     shows(Broken::CutLeavesNothing, |wrong| matches!(wrong, Wrong::Hasty(_)));
-    shows(Broken::UnknownIsNothing, |wrong| matches!(wrong, Wrong::Stuck | Wrong::Doubled(_)));
 }

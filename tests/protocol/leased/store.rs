@@ -71,8 +71,8 @@ pub fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl Statement {
-    /// Carries it out, now.
-    pub fn carry_out(&self, store: &MemoryStore, known: &mut Known) -> Result<Answer, StoreError> {
+    /// Carries it out, now. `late`: nobody waits for the answer.
+    pub fn carry_out(&self, store: &MemoryStore, known: &mut Known, late: bool) -> Result<Answer, StoreError> {
         match self {
             Statement::Reserve { guard, scope, committed, lease, rows, origin, first_seen_at } => {
                 let (guard, committed, lease, first_seen_at) = (*guard, *committed, *lease, *first_seen_at);
@@ -97,7 +97,7 @@ impl Statement {
                 let take = TakeSlot { slot, token, lane, instead_of, former, lane_for, lease, now: *at };
                 let taken = now(store.take_slot(&take))?;
                 if matches!(taken, TakenSlot::Taken { .. }) && former.is_none() {
-                    known.taken_from(slot, &unsettled, !lease.is_zero());
+                    known.taken_from(slot, &unsettled, !lease.is_zero() && !late);
                 }
                 Ok(Answer::Taken(taken))
             }
@@ -148,12 +148,12 @@ impl Connected {
         self.reach().await?;
         let chance = self.known().faults.store;
         if !self.machine.percent(chance) {
-            let answer = statement.carry_out(&self.store, &mut self.known());
+            let answer = statement.carry_out(&self.store, &mut self.known(), false);
             self.machine.others().await;
             return answer;
         }
         match self.machine.among(0..3) {
-            0 => drop(statement.carry_out(&self.store, &mut self.known())),
+            0 => drop(statement.carry_out(&self.store, &mut self.known(), false)),
             1 => {}
             _ => {
                 let at = self.machine.time() + self.machine.millis(0..10_000);
@@ -170,6 +170,9 @@ impl Connected {
     /// The second statement of a reserve is a moment later: what was in the way may be gone.
     async fn look_again(&self, row: &SlotAsk, answer: Reserved) -> Reserved {
         let Reserved::InTheWay(found) = answer else { return answer };
+        if self.machine.percent(10) {
+            self.machine.wait(self.machine.millis(0..3_000)).await;
+        }
         let held_by = found.map(|found| found.holder);
         let claims = now(self.store.find(None, &row.event_id)).expect("always there");
         let stands = claims.iter().any(|claim| Some(claim.holder) == held_by);

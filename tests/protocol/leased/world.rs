@@ -292,12 +292,14 @@ impl World {
             let due: Vec<(Duration, Statement)> = due;
             for (_, statement) in due {
                 known.tell(|| format!("late: {statement:?}"));
-                drop(statement.carry_out(&self.store, &mut known));
+                drop(statement.carry_out(&self.store, &mut known, true));
             }
         }
-        let killed = self.runs.extract_if(.., |run| run.doomed.is_some_and(|at| at <= now));
+        let killed: Vec<Run> = self.runs.extract_if(.., |run| run.doomed.is_some_and(|at| at <= now)).collect();
         for run in killed {
-            self.known.lock().expect("one thread").tell(|| format!("a replaced run of slot {} is killed", run.slot));
+            self.known().tell(|| format!("a replaced run of slot {} is killed", run.slot));
+            self.known().troubled[run.slot] = true;
+            self.start_again(run.slot, now);
         }
         let (due, starts): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.starts).into_iter().partition(|(at, _)| *at <= now);
@@ -325,6 +327,14 @@ impl World {
         self.known().store_away_until = Duration::ZERO;
         self.known().tell(|| "from now on nothing goes wrong".to_owned());
         self.runs.iter_mut().for_each(|run| run.ready = run.ready.min(now));
+    }
+
+    /// Unless it runs, or is about to.
+    fn start_again(&mut self, slot: usize, now: Duration) {
+        let is_there = self.runs.iter().any(|run| run.slot == slot) || self.starts.iter().any(|start| start.1 == slot);
+        if !is_there {
+            self.starts.push((now + self.machine.millis(0..3000), slot));
+        }
     }
 
     fn start(&mut self, n: usize) {
@@ -361,9 +371,7 @@ impl World {
             self.known().tell(|| format!("slot {slot} is killed"));
             self.known().troubled[slot] = true;
             drop(self.runs.swap_remove(n));
-            if !self.runs.iter().any(|run| run.slot == slot) {
-                self.starts.push((now + machine.millis(0..3000), slot));
-            }
+            self.start_again(slot, now);
             return true;
         }
         if happens(faults.pauses) {
@@ -402,8 +410,8 @@ impl World {
                 drop(self.runs.swap_remove(n));
                 self.known().tell(|| format!("slot {slot} has drained"));
                 let is_over = now >= GOOD_FROM && self.queue.lock().expect("one thread").is_done();
-                if !is_over && !self.runs.iter().any(|run| run.slot == slot) {
-                    self.starts.push((now + self.machine.millis(0..3000), slot));
+                if !is_over {
+                    self.start_again(slot, now);
                 }
             }
         }
