@@ -158,10 +158,11 @@ const OF_CASES: &[(&str, &[Test])] = &[
 fn is_there((path, name): Test) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
-    let (text, call) = (read(path), format!("fn {name}("));
-    let Some((before, _)) = text.split_once(&call) else { return false };
+    let text = read(path);
+    let called = [format!("fn {name}("), format!("fn {name}<")];
+    let Some((before, _)) = called.iter().find_map(|call| text.split_once(call.as_str())) else { return false };
     let is_marked = before.rsplit("\n\n").next().is_some_and(|near| near.contains("#[test]"));
-    let suite = read("tests/live/store/mod.rs");
+    let suite = read("tests/live/store/mod.rs") + &read("tests/live/store/slots/mod.rs");
     let words = || suite.split(|c: char| !c.is_alphanumeric() && c != '_');
     is_marked || (path.starts_with("tests/live/store/") && words().any(|word| word == name))
 }
