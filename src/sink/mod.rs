@@ -22,11 +22,11 @@ use crate::message::Message;
 
 mod flight;
 pub mod kafka;
+pub mod kafka_slot;
 pub mod memory;
 pub mod names;
 pub mod nats;
 pub mod rabbitmq;
-pub mod kafka_slot;
 
 /// Which of the sink's destinations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use super::StoreError;
 use super::embedded::EmbeddedStore;
 use super::postgres::PostgresStore;
 use super::postgres::options::{PostgresOptions, connect_settings};
-use super::StoreError;
 use super::slots::SlotStore;
 use crate::config::store;
 

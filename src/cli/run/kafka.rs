@@ -87,7 +87,8 @@ fn look_at_brokers(
     let asked = start.wait_for("the source's cluster", |_| true, || source.cluster_id(ASK))?;
     let Some(cluster) = asked else { return Ok(None) };
     let Some(ids) = start.wait_for("the topics' ids", |_| true, || source.topic_ids(ASK))? else { return Ok(None) };
-    let Some(streams) = start.wait_for("the claim store", is_passing, || start.runtime.block_on(store.streams()))? else {
+    let Some(streams) = start.wait_for("the claim store", is_passing, || start.runtime.block_on(store.streams()))?
+    else {
         return Ok(None);
     };
     topics.problems.extend(preflight::sharing(config, &cluster, &ids, &streams));

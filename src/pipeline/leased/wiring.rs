@@ -61,7 +61,10 @@ pub fn source(config: &LeasedConfig) -> Box<dyn Source> {
     }
 }
 
-fn rabbitmq_source(rabbitmq::Source { servers, vhost, queue, prefetch }: &rabbitmq::Source, name: String) -> RabbitMqSourceOptions {
+fn rabbitmq_source(
+    rabbitmq::Source { servers, vhost, queue, prefetch }: &rabbitmq::Source,
+    name: String,
+) -> RabbitMqSourceOptions {
     let user = servers.user.clone();
     RabbitMqSourceOptions {
         hosts: servers.hosts.clone(),
