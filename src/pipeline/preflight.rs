@@ -10,6 +10,7 @@ use crate::kafka::admin::{AdminError, TopicFacts, cluster_id, topic_facts};
 use crate::key::TimeRecipe;
 use crate::pipeline::counted;
 use crate::pipeline::transactional::wiring;
+use crate::protocol::event::Scope;
 use crate::protocol::lane::{StreamId, TopicId};
 use crate::store::StreamState;
 
@@ -106,6 +107,23 @@ fn check_partitions<'a>(
     }
 }
 
+/// Pipelines of the other kind that use this scope. From Kafka to Kafka an instance's unfinished claim would count as a
+/// duplicate, and its event be lost where the instance gives it up; the other way round an event would be held for ever.
+pub fn of_other_kind(scope: &Scope, from_kafka: bool, streams: &[StreamState]) -> Vec<String> {
+    let foreign = streams.iter().find(|state| {
+        let is_other = state.stream.as_kafka().is_some() != from_kafka;
+        is_other && state.opened_for.as_ref().is_some_and(|lane_for| lane_for.scope == *scope)
+    });
+    let told = |state: &StreamState| {
+        format!(
+            "scope {scope}: {} has claims under it. a scope is either for pipelines from Kafka to Kafka or for others: \
+             give this pipeline a scope of its own",
+            state.stream
+        )
+    };
+    foreign.map(told).into_iter().collect()
+}
+
 /// Other groups that read one of these topics under the same scope: the events would split between them.
 pub fn sharing(config: &Config, cluster: &str, topics: &[TopicId], streams: &[StreamState]) -> Vec<String> {
     if config.identity.allow_shared_scope {
@@ -138,7 +156,31 @@ fn other_group(stream: &StreamId, cluster: &str, group: &str, topics: &[TopicId]
 
 #[cfg(test)]
 mod tests {
-    use super::two_clusters;
+    use super::{of_other_kind, two_clusters};
+    use crate::protocol::event::Scope;
+    use crate::protocol::lane::{StreamId, TopicId};
+    use crate::store::{LaneFor, StreamState};
+
+    #[test]
+    fn kinds_of_pipelines_share_no_scope() {
+        let scope = |text: &str| Scope::new(text).expect("a scope");
+        let of = |stream: StreamId, text: &str| {
+            let opened_for = Some(LaneFor { scope: scope(text), recipe: "key".to_owned() });
+            StreamState { stream, owner: None, row: None, opened_for }
+        };
+        let kafka = || StreamId::kafka("c", "g", ("orders", &TopicId("t".into())), 0);
+        let cases = [
+            (of(kafka(), "billing"), false, true, "an instance where Kafka is"),
+            (of(StreamId::slot("p", "a"), "billing"), true, true, "Kafka where an instance is"),
+            (of(StreamId::slot_in_kafka("c", "p", "a"), "billing"), true, true, "also one into Kafka"),
+            (of(kafka(), "billing"), true, false, "its own kind"),
+            (of(StreamId::slot("p", "b"), "billing"), false, false, "its own kind"),
+            (of(kafka(), "other"), false, false, "another scope"),
+        ];
+        for (state, from_kafka, refused, why) in cases {
+            assert_eq!(!of_other_kind(&scope("billing"), from_kafka, &[state]).is_empty(), refused, "{why}");
+        }
+    }
 
     #[test]
     fn one_cluster_or_two() {

@@ -91,6 +91,7 @@ fn look_at_brokers(
     else {
         return Ok(None);
     };
+    topics.problems.extend(preflight::of_other_kind(&config.scope, true, &streams));
     topics.problems.extend(preflight::sharing(config, &cluster, &ids, &streams));
     Ok(Some(topics))
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::refused;
-use super::start::{ASK, Start, ended};
+use super::start::{ASK, Start, ended, is_passing};
 use crate::config::ends::{Sink, Source};
 use crate::config::leased::LeasedConfig;
-use crate::pipeline::chain;
 use crate::pipeline::leased::{self, Outlet, Parts, Status, System, wiring};
+use crate::pipeline::{chain, preflight};
 use crate::protocol::lane::StreamId;
 use crate::sink::SinkError;
 use crate::store::ClaimStore;
@@ -18,6 +18,12 @@ use crate::store::slots::SlotStore;
 pub fn serve(config: &LeasedConfig, start: &Start<'_>) -> anyhow::Result<ExitCode> {
     start.readiness.set("pipeline", Err("not connected yet".to_owned()));
     let Some(store) = start.store(&config.store, config.retention.bounds)? else { return Ok(ExitCode::SUCCESS) };
+    let ask = || start.runtime.block_on(store.streams());
+    let Some(streams) = start.wait_for("the claim store", is_passing, ask)? else { return Ok(ExitCode::SUCCESS) };
+    let foreign = preflight::of_other_kind(&config.scope, false, &streams);
+    if !foreign.is_empty() {
+        return Ok(refused(&foreign));
+    }
     let (sink, slot) = match outlet(config, start, &store)? {
         Some(Ok(found)) => found,
         Some(Err(problems)) => return Ok(refused(&problems)),
