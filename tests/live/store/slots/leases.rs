@@ -25,6 +25,7 @@ pub async fn of_reserves(subject: Subject) {
     subject.lapse.of(SHORT).await;
     let open = run.open(store).await;
     assert_eq!((open.seen, open.lease_left), (SEEN_LAPSED, OVER));
+    assert_eq!(store.sweep(run.lane).await.expect("an answer"), None, "it is open");
     store.release(run.guard(), 0, &[], 0, 0).await.expect("released");
     assert_eq!(run.open(store).await.seen, SEEN_LAPSED);
     let other = Run::start(store, "other", LONG).await;
