@@ -106,6 +106,8 @@ fn from_version_1() {
         assert_eq!(own.store.migrate().await.expect("a schema"), (2..=SCHEMA_VERSION).collect::<Vec<_>>());
         own.store.check_schema().await.expect("the schema");
         assert_eq!(rows().await, before);
+        let of_partitions = "SELECT count(*) FROM semel_lanes WHERE settled IS NULL AND lease_until IS NULL";
+        assert_eq!(side.query_one(of_partitions, &[]).await.expect("a count").get::<_, i64>(0), 2);
         let partition = Writer { stream: StreamId::from_stored("stream"), lane: LaneId(7), token: Token(11) };
         let answers = partition.claim(&*own.store, &["new", "newer"], 8).await.expect("a claim");
         assert_eq!((of(&answers, "new"), of(&answers, "newer")), (partition.at(8), Claimed::Inserted));
