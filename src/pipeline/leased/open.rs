@@ -93,7 +93,7 @@ impl Open {
     }
 
     /// Tags of what is done and was not acknowledged before.
-    pub fn to_acknowledge(&mut self) -> Vec<Tag> {
+    pub fn newly_done(&mut self) -> Vec<Tag> {
         let done = |n: &usize| self.window.states()[*n].is_done() && !self.acknowledged[*n];
         let done: Vec<usize> = (0..self.len()).filter(done).collect();
         done.iter().for_each(|&n| self.acknowledged[n] = true);

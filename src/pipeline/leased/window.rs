@@ -55,7 +55,7 @@ impl Worker {
                 Next::Done => break,
             }
             self.send_duplicates_on(&mut open);
-            let done = open.to_acknowledge();
+            let done = open.newly_done();
             if !done.is_empty() {
                 // A lost acknowledgement brings the message back, which then is a duplicate.
                 let acknowledged = self.source.acknowledge(&done).await;
