@@ -24,8 +24,12 @@
 //! or held by this very position, goes on; held by anybody else is a duplicate. The publisher sends what goes on in one
 //! Kafka transaction with two offsets, the group's own and the settled one. Only then is the message done.
 //!
-//! **What always holds.** One position owns each event, and only it publishes. Output, group offset and settled position
-//! move in one transaction. Who no longer owns a partition can neither claim nor release nor commit. Nothing is
+//! **Where messages have no offsets** one task does one window after the other: it reserves the window's claims on a lane
+//! of its own run, publishes (to each confirm, or into Kafka in one transaction), and acknowledges
+//! ([`pipeline::leased`]).
+//!
+//! **What always holds.** One position owns each event, and only it publishes. From Kafka to Kafka output, group offset
+//! and settled position move in one transaction. Who no longer owns a partition can neither claim nor release nor commit. Nothing is
 //! forwarded unclaimed unless a policy says so and a header shows it. What cannot be claimed is not lost but a dead
 //! letter that says where it came from and why.
 

@@ -83,16 +83,17 @@ fn outlet(
 }
 
 /// README's table of promises, for this pair.
-fn promise(config: &LeasedConfig) -> &'static str {
-    match (&config.source, &config.sink) {
-        (Source::Stdin, Sink::Kafka(_)) => {
-            "standard input to kafka: exactly once for what was read; what stood in the pipe at a crash is sent again"
+fn promise(config: &LeasedConfig) -> String {
+    let once = match config.sink {
+        Sink::Kafka(_) => "into kafka exactly once, as seen by a read_committed reader",
+        Sink::Nats(_) => "never lost; once within the stream's duplicate window",
+        Sink::RabbitMq(_) => {
+            "never lost; twice, with the same message_id, only after a publish in doubt, a crash between publish and \
+             settle, or a holder that outlived its lease"
         }
-        (_, Sink::Kafka(_)) => "into kafka: exactly once, as seen by a read_committed reader",
-        (_, Sink::Nats(_)) => "into nats jetstream: never lost; once within the stream's duplicate window",
-        (_, Sink::RabbitMq(_)) => {
-            "into rabbitmq: never lost; twice, under one message_id, only after a publish in doubt, a crash between \
-             publish and settle, or a lease that was outlived"
-        }
+    };
+    match config.source {
+        Source::RabbitMq(_) | Source::Nats(_) => once.to_owned(),
+        Source::Stdin => format!("{once}; what this process had not done when it ended is for its sender to repeat"),
     }
 }

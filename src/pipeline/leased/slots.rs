@@ -83,6 +83,7 @@ impl Worker {
     /// Takes the run's own slot with a new lane, if the one it had was given up. False where that has to wait: see
     /// [`Worker::bear`].
     pub(super) async fn take_own(&mut self) -> Result<bool, LeasedError> {
+        let mut waits = false;
         if matches!(self.sink, Outlet::Kafka(_)) {
             return self.take_own_in_kafka().await;
         }
@@ -108,7 +109,9 @@ impl Worker {
                 }
                 Took::Leased { left } => {
                     let left_ms = left.as_millis() as u64;
-                    tracing::info!(slot = %slot, left_ms, "waiting for the lease of the slot's other run");
+                    if !std::mem::replace(&mut waits, true) {
+                        tracing::info!(slot = %slot, left_ms, "waiting for the lease of the slot's other run");
+                    }
                     self.status.set(Some(format!("the lease of the slot's other run has {left_ms} ms left")));
                     self.hand_back_old().await?;
                     self.machine.sleep(left.clamp(WAIT_MIN, WAIT_MAX)).await;

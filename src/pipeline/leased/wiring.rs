@@ -25,7 +25,7 @@ use crate::store::slots::SlotStore;
 /// Of connecting to a source.
 const CONNECT: Duration = Duration::from_secs(10);
 /// RabbitMQ gives up a consumer that keeps a delivery for 30 minutes; NATS is asked for more time as long as it lasts.
-const HOLD: Duration = Duration::from_secs(15 * 60);
+const HOLD: Duration = Duration::from_secs(10 * 60);
 /// Lines that are out at a time.
 const LINES: usize = 10_000;
 
