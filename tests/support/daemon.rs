@@ -36,6 +36,16 @@ impl Handle {
         unsafe { libc::kill(self.0, signal) };
     }
 
+    /// Whether a stop has reached all its threads.
+    pub fn stands_still(self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0)).expect("it is there");
+        tasks.flatten().all(|task| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // pid (name) state …: the name may hold anything.
+            stat.rsplit_once(") ").is_none_or(|(_, behind)| behind.starts_with('T'))
+        })
+    }
+
     pub fn kill(self) {
         self.signal(libc::SIGKILL);
     }

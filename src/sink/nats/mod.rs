@@ -15,6 +15,8 @@
 //! `options.rs`), and is dropped after the first answer that did not come: nothing that was answered for as in doubt is
 //! sent later. It is made anew at the next call.
 //!
+//! The check needs the right to ask the server about its streams (`$JS.API.STREAM.NAMES`, `.INFO`), publishing does not.
+//!
 //! Not handled: a stream whose limits drop old messages (its operator's choice), an interest stream without consumers,
 //! which acknowledges and drops.
 

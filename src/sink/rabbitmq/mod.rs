@@ -47,6 +47,8 @@ mod options;
 mod properties;
 #[cfg(test)]
 mod properties_tests;
+#[cfg(test)]
+mod returned_tests;
 
 pub use options::{RabbitOptions, Route, Server};
 

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use semel::message::{Header, Message};
-use semel::sink::{Destination, Outgoing, Published};
+use semel::sink::{Destination, Outgoing, Published, Sink};
 
-use super::Stored;
+use super::{Broker, Stored};
 
 pub fn to(destination: Destination, text: &str) -> Outgoing {
     let message = Message { value: Some(Bytes::from(text.to_owned())), ..Message::default() };
@@ -56,6 +56,19 @@ pub fn is_in_doubt(answer: &Published) -> bool {
 pub fn all_confirmed(answers: &[Published]) {
     let first = answers.iter().enumerate().find(|(_, answer)| **answer != Published::Confirmed);
     assert_eq!(first, None, "of {} messages", answers.len());
+}
+
+/// Of a sink that has room for 5 messages and lets 10 out.
+pub async fn ends_at_a_failure(sink: &mut dyn Sink, broker: &dyn Broker) {
+    let messages = numbered("message", 500);
+    let answers = sink.publish(&messages).await;
+    let sent = answers.iter().position(|answer| *answer == Published::NotSent).expect("some were not sent");
+    assert!(answers[sent..].iter().all(|answer| *answer == Published::NotSent), "{answers:?}");
+    // The first to fail is the sixth, and 10 are out when that is known.
+    assert!(sent <= 5 + 1 + 10, "{sent} were sent: {:?}", &answers[..sent]);
+    let confirmed = answered(&messages, &answers, Published::is_stored);
+    assert!(confirmed.len() >= 5 && confirmed.len() < sent, "{:?}", &answers[..sent]);
+    assert_eq!(texts(&broker.take(Destination::Forward).await), confirmed);
 }
 
 /// Without white space at its ends and hardly by chance twice.

@@ -44,7 +44,7 @@ impl Streams {
         let state = &self.info(name).await["state"];
         let [first, last] = ["first_seq", "last_seq"].map(|name| state[name].as_u64().expect("a number"));
         let mut messages = Vec::new();
-        for seq in first..=last {
+        for seq in first.max(1)..=last {
             let answer = self.ask(&format!("STREAM.MSG.GET.{name}"), json!({ "seq": seq })).await;
             messages.push(stored(&answer["message"]));
         }

@@ -156,6 +156,16 @@ fn a_stream_of_our_own() {
     });
 }
 
+/// No more are out than may be, and none is sent once one has failed.
+#[test]
+fn a_failure_ends_the_sending() {
+    run(async {
+        let streams = OwnStreams::make_all(&Services::shared(), Some(5)).await;
+        let mut sink = NatsSink::new(NatsOptions { unconfirmed_max: 10, ..streams.options() });
+        super::kit::ends_at_a_failure(&mut sink, &streams).await;
+    });
+}
+
 #[test]
 fn nobody_answers_or_lets_us_in() {
     run(async {

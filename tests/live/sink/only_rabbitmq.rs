@@ -180,6 +180,16 @@ fn nobody_answers_or_lets_us_in() {
     });
 }
 
+/// No more are out than may be, and none is sent once one has failed.
+#[test]
+fn a_failure_ends_the_sending() {
+    run(async {
+        let queues = Queues::make_all(&Services::shared(), "classic", Some(5)).await;
+        let mut sink = RabbitSink::new(RabbitOptions { unconfirmed_max: 10, ..queues.options() });
+        super::kit::ends_at_a_failure(&mut sink, &queues).await;
+    });
+}
+
 /// Not a promise, but what windows are good for.
 #[test]
 fn confirms_a_second() {

@@ -13,7 +13,7 @@ use openssl::pkey::{PKey, Private};
 use openssl::rsa::Rsa;
 use openssl::ssl::{SslAcceptor, SslMethod};
 use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
-use openssl::x509::{X509, X509NameBuilder};
+use openssl::x509::{X509, X509Builder, X509Name, X509NameBuilder};
 use semel::sink::nats::{NatsOptions, NatsSink, Servers};
 use semel::sink::rabbitmq::{RabbitOptions, RabbitSink, Server};
 use semel::sink::{Destination, Sink};
@@ -72,11 +72,11 @@ impl Terminator {
     /// `greets`: the server's first line goes in plain text, as NATS wants it. Its threads end with the test.
     fn start(upstream: u16, greets: bool) -> Terminator {
         let folder = tempfile::tempdir().expect("a folder");
-        let (certificate, key) = certificate();
-        std::fs::write(folder.path().join("ca.pem"), certificate.to_pem().expect("PEM")).expect("written");
+        let Certificates { authority, server, key } = certificates();
+        std::fs::write(folder.path().join("ca.pem"), authority.to_pem().expect("PEM")).expect("written");
         let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).expect("an acceptor");
         acceptor.set_private_key(&key).expect("a key");
-        acceptor.set_certificate(&certificate).expect("a certificate");
+        acceptor.set_certificate(&server).expect("a certificate");
         let acceptor = Arc::new(acceptor.build());
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -120,25 +120,48 @@ fn pass(from: &mut impl Read, to: &mut impl Write, buffer: &mut [u8]) -> std::io
     }
 }
 
-/// Of an authority that is its own, for `localhost`.
-fn certificate() -> (X509, PKey<Private>) {
-    let key = PKey::from_rsa(Rsa::generate(2048).expect("a key")).expect("a key");
-    let mut name = X509NameBuilder::new().expect("a name");
-    name.append_entry_by_text("CN", "tests of semel").expect("a name");
-    let name = name.build();
+struct Certificates {
+    authority: X509,
+    server: X509,
+    /// The server's.
+    key: PKey<Private>,
+}
+
+/// For `localhost`, by an authority of their own.
+fn certificates() -> Certificates {
+    let (authority_key, key) = (new_key(), new_key());
+    let (authority_name, name) = (named("tests of semel"), named("localhost"));
+    let mut authority = unsigned(&authority_name, &authority_name, &authority_key);
+    authority.append_extension(BasicConstraints::new().critical().ca().build().expect("it is")).expect("an authority");
+    authority.sign(&authority_key, MessageDigest::sha256()).expect("a signature");
+    let authority = authority.build();
+    let mut server = unsigned(&name, &authority_name, &key);
+    let names = SubjectAlternativeName::new().dns("localhost").build(&server.x509v3_context(Some(&authority), None));
+    server.append_extension(names.expect("it is")).expect("a name");
+    server.sign(&authority_key, MessageDigest::sha256()).expect("a signature");
+    Certificates { authority, server: server.build(), key }
+}
+
+fn unsigned(subject: &X509Name, issuer: &X509Name, key: &PKey<Private>) -> X509Builder {
     let mut serial = BigNum::new().expect("a number");
     serial.rand(120, MsbOption::MAYBE_ZERO, false).expect("a number");
     let mut x509 = X509::builder().expect("a certificate");
     x509.set_version(2).expect("version 3");
     x509.set_serial_number(&serial.to_asn1_integer().expect("a number")).expect("a serial number");
-    x509.set_subject_name(&name).expect("a name");
-    x509.set_issuer_name(&name).expect("a name");
-    x509.set_pubkey(&key).expect("a key");
+    x509.set_subject_name(subject).expect("a name");
+    x509.set_issuer_name(issuer).expect("a name");
+    x509.set_pubkey(key).expect("a key");
     x509.set_not_before(&Asn1Time::days_from_now(0).expect("a day")).expect("a day");
     x509.set_not_after(&Asn1Time::days_from_now(2).expect("a day")).expect("a day");
-    x509.append_extension(BasicConstraints::new().critical().ca().build().expect("it is")).expect("an authority");
-    let names = SubjectAlternativeName::new().dns("localhost").build(&x509.x509v3_context(None, None));
-    x509.append_extension(names.expect("it is")).expect("a name");
-    x509.sign(&key, MessageDigest::sha256()).expect("a signature");
-    (x509.build(), key)
+    x509
+}
+
+fn new_key() -> PKey<Private> {
+    PKey::from_rsa(Rsa::generate(2048).expect("a key")).expect("a key")
+}
+
+fn named(name: &str) -> X509Name {
+    let mut named = X509NameBuilder::new().expect("a name");
+    named.append_entry_by_text("CN", name).expect("a name");
+    named.build()
 }
