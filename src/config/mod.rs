@@ -168,3 +168,7 @@ impl Config {
 #[cfg(test)]
 #[path = "config_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "commands_tests.rs"]
+mod commands_tests;
