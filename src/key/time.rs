@@ -168,8 +168,7 @@ fn epoch(text: &str, unit: Unit) -> Option<EventTime> {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     let number = |digits: &str| {
         let sound = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let kept = &digits[..digits.len().min(DIGITS_MAX)];
-        if sound { kept.parse::<i128>().ok() } else { None }
+        if sound { digits[..digits.len().min(DIGITS_MAX)].parse::<i128>().ok() } else { None }
     };
     if whole.len() > DIGITS_MAX {
         return None;

@@ -54,6 +54,12 @@ fn messages_without_a_time() {
         ("header:h", "2026-01-07", TimeError::NotATime(Rfc3339), "a date alone"),
         ("header:h", "1767787200", TimeError::NotATime(Rfc3339), "an epoch without its unit is not guessed"),
         ("header:h:s", "1.7e9", TimeError::NotATime(Epoch(Unit::Seconds)), "an exponent"),
+        (
+            "header:h:s",
+            "1.234567890123456789\u{71615}",
+            TimeError::NotATime(Epoch(Unit::Seconds)),
+            "cut within a letter",
+        ),
         ("header:h:s", "1_000", TimeError::NotATime(Epoch(Unit::Seconds)), "no digit"),
         ("header:h:s", "-", TimeError::NotATime(Epoch(Unit::Seconds)), "a sign alone"),
         ("header:h:s", "9999999999999999999", TimeError::NotATime(Epoch(Unit::Seconds)), "out of any range"),
