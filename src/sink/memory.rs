@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Destination, Outgoing, Published, Sink, SinkError};
+use super::{Destination, Doubt, Outgoing, Published, Sink, SinkError};
 
 /// What happens to a message, once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl Inner {
 
     fn take(&mut self, outgoing: &Outgoing) -> Published {
         if self.missing.contains(name(outgoing.destination)) {
-            return Published::InDoubt("there is no such destination".to_owned());
+            return Published::InDoubt(Doubt::answered("there is no such destination"));
         }
         if let (Some(keys), Some(key)) = (&mut self.keys, &outgoing.idempotency_key)
             && keys.contains(&(name(outgoing.destination), key.clone()))
@@ -154,10 +154,10 @@ impl Sink for MemorySink {
             answers[number] = match fault {
                 None | Some(Fault::Slow(_)) => inner.take(&messages[number]),
                 Some(Fault::Refuse) => Published::Refused("refused as planned".to_owned()),
-                Some(Fault::DoubtLost) => Published::InDoubt("lost as planned".to_owned()),
+                Some(Fault::DoubtLost) => Published::InDoubt(Doubt::silent("lost as planned")),
                 Some(Fault::DoubtStored) => {
                     inner.take(&messages[number]);
-                    Published::InDoubt("stored as planned".to_owned())
+                    Published::InDoubt(Doubt::silent("stored as planned"))
                 }
                 Some(Fault::NotSent) => break,
             };
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_fault_is_what_it_says_and_ends_the_call() {
         let refused = |text: &str| Published::Refused(text.to_owned());
-        let doubt = |text: &str| Published::InDoubt(text.to_owned());
+        let doubt = |text: &str| Published::InDoubt(Doubt::silent(text));
         let cases = [
             (Fault::Refuse, 0, [Confirmed, refused("refused as planned"), NotSent, NotSent], "a"),
             (Fault::Refuse, 1, [Confirmed, refused("refused as planned"), Confirmed, NotSent], "ac"),

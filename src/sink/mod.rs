@@ -54,9 +54,28 @@ pub enum Published {
     /// Surely not stored: the broker answered so (a full queue). Sending it again may succeed.
     Refused(String),
     /// May have been stored: no answer in time, a lost connection, or returned as unroutable.
-    InDoubt(String),
+    InDoubt(Doubt),
     /// Never left this process.
     NotSent,
+}
+
+/// Why it is not known whether a message was stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt {
+    pub why: String,
+    /// The broker did answer, but neither that it is stored nor that it surely is not: it was unroutable, or an error.
+    /// Otherwise it is out of reach, or was silent for too long.
+    pub answered: bool,
+}
+
+impl Doubt {
+    pub fn answered(why: impl Into<String>) -> Doubt {
+        Doubt { why: why.into(), answered: true }
+    }
+
+    pub fn silent(why: impl Into<String>) -> Doubt {
+        Doubt { why: why.into(), answered: false }
+    }
 }
 
 impl Published {

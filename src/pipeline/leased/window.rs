@@ -16,7 +16,7 @@ use crate::pipeline::causes::Cause;
 use crate::pipeline::chain;
 use crate::protocol::backoff::Backoff;
 use crate::protocol::instance::{Answer, Beyond, End, Next, Remedy, Row, State};
-use crate::sink::{Outgoing, Published};
+use crate::sink::{Doubt, Outgoing, Published};
 use crate::store::StoreError;
 use crate::store::slots::{Reserve, Reserved, SlotAsk};
 
@@ -151,7 +151,7 @@ impl Worker {
         let messages = open.take_out(items);
         let published = self.sink.publish(messages, self.standing).await;
         let Some((messages, mut answers)) = published else { return Err(LeasedError::Panicked) };
-        answers.resize_with(items.len(), || Published::InDoubt("the sink did not say".to_owned()));
+        answers.resize_with(items.len(), || Published::InDoubt(Doubt::silent("the sink did not say")));
         let ended = self.machine.now();
         histogram!(names::PHASE_SECONDS, "phase" => "publish").record(ended - started);
         let ends: Vec<End> = answers.iter().map(end).collect();

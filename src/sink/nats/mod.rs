@@ -29,7 +29,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
 use super::flight::{Answered, Flight};
-use super::{Outgoing, Published, Sink, SinkError};
+use super::{Doubt, Outgoing, Published, Sink, SinkError};
 
 mod headers;
 mod options;
@@ -135,17 +135,21 @@ impl Window {
             Some(Ok(PublishAck { duplicate: true, .. })) => Published::Deduplicated,
             Some(Ok(_)) => Published::Confirmed,
             Some(Err(error)) => {
-                self.broken |= matches!(error.kind(), PublishErrorKind::BrokenPipe | PublishErrorKind::TimedOut);
+                self.broken |= is_silence(error.kind());
                 judge(&error)
             }
             None => {
                 self.broken = true;
-                Published::InDoubt("not acknowledged in time".to_owned())
+                Published::InDoubt(Doubt::silent("not acknowledged in time"))
             }
         };
         self.failed |= !answer.is_stored();
         self.answers[number] = answer;
     }
+}
+
+fn is_silence(kind: PublishErrorKind) -> bool {
+    matches!(kind, PublishErrorKind::BrokenPipe | PublishErrorKind::TimedOut)
 }
 
 fn judge(error: &PublishError) -> Published {
@@ -156,7 +160,8 @@ fn judge(error: &PublishError) -> Published {
     };
     match told {
         Some(told) if is_surely_not_stored(told, &reason) => Published::Refused(reason),
-        _ => Published::InDoubt(reason),
+        _ if is_silence(error.kind()) => Published::InDoubt(Doubt::silent(reason)),
+        _ => Published::InDoubt(Doubt::answered(reason)),
     }
 }
 

@@ -41,7 +41,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::flight::{Answered, Flight};
-use super::{Outgoing, Published, Sink, SinkError};
+use super::{Doubt, Outgoing, Published, Sink, SinkError};
 
 mod options;
 mod properties;
@@ -152,7 +152,7 @@ impl RabbitSink {
         }
         for number in 0..window.sent {
             if matches!(window.answers[number], Published::Refused(_)) && !self.goes_to_one_queue(&messages[number]) {
-                window.answers[number] = Published::InDoubt("a queue of the exchange refused it".to_owned());
+                window.answers[number] = Published::InDoubt(Doubt::answered("a queue of the exchange refused it"));
             }
         }
         for returned in std::mem::take(&mut window.returned) {
@@ -173,7 +173,7 @@ impl RabbitSink {
         let known = sent.iter().any(|outgoing| same(&outgoing));
         for (outgoing, answer) in sent.iter().zip(&mut window.answers) {
             if *answer == Published::Confirmed && (!known || same(&outgoing)) {
-                *answer = Published::InDoubt(reason.clone());
+                *answer = Published::InDoubt(Doubt::answered(reason.clone()));
             }
         }
     }
@@ -235,15 +235,15 @@ impl Window {
             }
             Some(Ok(Confirmation::NotRequested)) => {
                 self.broken = true;
-                (Published::InDoubt("the channel gives no confirms".to_owned()), None)
+                (Published::InDoubt(Doubt::answered("the channel gives no confirms")), None)
             }
             Some(Err(error)) => {
                 self.broken = true;
-                (Published::InDoubt(error.to_string()), None)
+                (Published::InDoubt(Doubt::silent(error.to_string())), None)
             }
             None => {
                 self.broken = true;
-                (Published::InDoubt("not confirmed in time".to_owned()), None)
+                (Published::InDoubt(Doubt::silent("not confirmed in time")), None)
             }
         };
         self.failed |= answer != Published::Confirmed || returned.is_some();

@@ -7,7 +7,7 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldArray, FieldTable};
 use semel::message::{Header, Message};
 use semel::sink::rabbitmq::{RabbitOptions, RabbitSink, Route, Server};
-use semel::sink::{Destination, Outgoing, Published, Sink, SinkError};
+use semel::sink::{Destination, Doubt, Outgoing, Published, Sink, SinkError};
 use serde_json::{Value, json};
 
 use super::kit::{all_confirmed, answered, forward, header, is_in_doubt, is_refused, numbered, texts, to};
@@ -39,7 +39,7 @@ fn an_exchange_and_its_queues() {
         management.declare_exchange(&name, "fanout", &[]).await;
         sink.check().await.expect("an exchange");
         let answers = sink.publish(&[forward("a")]).await;
-        assert_eq!(answers, [Published::InDoubt("returned by the broker: 312 NO_ROUTE".to_owned())]);
+        assert_eq!(answers, [Published::InDoubt(Doubt::answered("returned by the broker: 312 NO_ROUTE"))]);
 
         management.declare(&free, json!({})).await;
         management.declare_exchange(&name, "fanout", &[&free]).await;

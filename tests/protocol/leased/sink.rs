@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use semel::message::Message;
-use semel::sink::{Outgoing, Published, Sink, SinkError};
+use semel::sink::{Doubt, Outgoing, Published, Sink, SinkError};
 
 use super::broken::Broken;
 use super::machine::Simulated;
@@ -37,7 +37,7 @@ impl Connected {
         };
         let told = self.broken != Some(Broken::DoubtIsRefusal);
         self.known().sent_in_doubt(event, arrives, told);
-        Published::InDoubt("no answer".to_owned())
+        Published::InDoubt(Doubt::silent("no answer"))
     }
 }
 
@@ -83,7 +83,7 @@ impl Sink for Connected {
             Some(Broken::UnconfirmedIsConfirmed) => vec![Published::Confirmed; messages.len()],
             Some(Broken::DoubtIsRefusal) => {
                 let refused = |answer| match answer {
-                    Published::InDoubt(why) => Published::Refused(why),
+                    Published::InDoubt(doubt) => Published::Refused(doubt.why),
                     other => other,
                 };
                 answers.into_iter().map(refused).collect()
