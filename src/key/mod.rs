@@ -9,6 +9,7 @@ use crate::protocol::event::{EventId, EventTime, Week};
 use json::{Document, Pointers};
 
 pub mod bounds;
+pub mod canonical;
 mod cloudevents;
 pub mod grammar;
 mod idtime;
