@@ -20,6 +20,7 @@
 //! | [`settled`] | for sinks without transactions: what is published again, and where a start cuts |
 //! | [`instance`] | the same with a sink without transactions: a window's next step, and what each answer means for it |
 //! | [`slot`] | for sources without offsets: whether a claim in the way is done, and where a taken lane is cut |
+//! | [`ingest`] | how a failure of an ingest window settles, and what it is answered with |
 //! | [`start`] | where to read on after an assignment, and whether that is a discontinuity |
 //! | [`recovery`] | where a halted partition goes on, by the operator's word |
 //! | [`backoff`] | how long to wait before the next try |
@@ -27,6 +28,7 @@
 pub mod backoff;
 pub mod event;
 pub mod idempotency;
+pub mod ingest;
 pub mod instance;
 pub mod lane;
 pub mod recovery;
