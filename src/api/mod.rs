@@ -1,7 +1,5 @@
-//! What the daemon serves over HTTP: whether it lives, whether it is ready, its metrics.
-//!
-//! Everything is bounded: connections, the time for a request's head, and the time for an answer. A caller beyond the
-//! bounds is hung up on, not queued.
+//! What the daemon serves over HTTP: whether it lives, whether it is ready, its metrics; and [`ingest`], at an address of
+//! its own.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -12,21 +10,23 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
+pub mod ingest;
 mod readiness;
+pub mod server;
 
 pub use readiness::Readiness;
 
-const CONNECTIONS_MAX: usize = 256;
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection ends after this, whatever goes on in it.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
+const BOUNDS: server::Bounds = server::Bounds {
+    connections_max: 256,
+    head_timeout: Duration::from_secs(5),
+    head_bytes_max: 64 << 10,
+    headers_max: 100,
+    life: Duration::from_secs(60),
+    last_request: Duration::from_secs(5),
+};
 
 /// What the routes answer from.
 #[derive(Clone)]
@@ -49,34 +49,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
 
 /// Serves until `end` is over.
 pub async fn serve(listener: TcpListener, api: Api, end: impl Future<Output = ()>) {
-    let routes = routes(api);
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    tokio::pin!(end);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = &mut end => return,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of file descriptors, most likely: accepting again at once would spin.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
-        let service = TowerToHyperService::new(routes.clone());
-        tokio::spawn(async move {
-            let mut server = auto::Builder::new(TokioExecutor::new()).http1_only();
-            server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-            let connection = server.serve_connection(TokioIo::new(stream), service);
-            // What a caller does to its own connection is not news.
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-            drop(slot);
-        });
-    }
+    server::serve(listener, routes(api), BOUNDS, end).await;
 }
 
 fn routes(api: Api) -> Router {

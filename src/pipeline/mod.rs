@@ -1,6 +1,7 @@
 //! The only place that sees source, store and sink together.
 
 pub(crate) mod causes;
+pub mod ingest;
 pub mod leased;
 pub mod operator;
 pub mod pipe;

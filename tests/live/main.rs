@@ -16,6 +16,7 @@ mod dead_letters;
 mod demo;
 mod end_to_end;
 mod harness;
+mod ingest;
 mod into_kafka;
 mod load;
 mod operator;

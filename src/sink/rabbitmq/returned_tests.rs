@@ -46,7 +46,7 @@ fn only_what_equals_it_or_all_where_nothing_does() {
         answers.push(Published::NotSent);
         let mut window = Window { answers, sent: 5, ..Window::default() };
         sink.doubt(&returned(&sink, &back), &sent, &mut window);
-        let in_doubt = Published::InDoubt("returned by the broker: 312 NO_ROUTE".to_owned());
+        let in_doubt = Published::InDoubt(Doubt::answered("returned by the broker: 312 NO_ROUTE"));
         let found: Vec<usize> = (0..6).filter(|n| window.answers[*n] == in_doubt).collect();
         assert_eq!(found, right, "{why}");
         assert_eq!(window.answers[5], Published::NotSent, "{why}");

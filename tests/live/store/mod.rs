@@ -19,7 +19,7 @@ mod lanes;
 mod operator;
 mod postgres;
 mod slots;
-mod subjects;
+pub mod subjects;
 mod weeks;
 
 pub type Shared = Arc<dyn ClaimStore>;

@@ -1,0 +1,69 @@
+//! HTTP ingest: its windows, and its failures row by row, over every store and sink.
+//!
+//! What a caller sees, what was published, and what the store was asked are compared with what is promised. Failures are
+//! written down beforehand, in a store and a sink around the real ones.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel::sink::Sink;
+use semel::store::slots::SlotStore;
+
+mod access;
+mod bodies;
+mod failures;
+mod kit;
+mod logs;
+mod scripted;
+mod subjects;
+mod watched;
+mod windows;
+
+/// Where ingest is tested: a store and a sink that deduplicates, both empty.
+pub struct Subject {
+    pub store: Arc<dyn SlotStore>,
+    /// One connection.
+    pub sink: Box<dyn Fn() -> Box<dyn Sink>>,
+    /// Values in the order in which they were published.
+    pub published: Box<dyn Fn() -> kit::Later<Vec<Vec<u8>>>>,
+    pub lease: Duration,
+    /// Waits until every lease that runs now has lapsed.
+    pub lapse: Box<dyn Fn() -> kit::Later<()>>,
+    pub keep: Box<dyn std::any::Any>,
+}
+
+fn run<T: Future<Output = ()>>(test: T) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime starts").block_on(test);
+}
+
+macro_rules! suite {
+    ($subject:ident) => {
+        suite!($subject;
+            windows: sizes, order_of_results, repeats, without_ids, without_dedupe, one_object, many_at_once,
+                two_tenants, slow_streams;
+            failures: refused, in_doubt, fails_otherwise, not_sent, restarts, answered_after_k, stored_but_reported_failed, store_unavailable,
+                reserve_fails_otherwise, reserve_of_unknown_outcome, release_fails, commit_fails, in_flight, taken_over,
+                a_panic, a_slow_reserve, overtaken, unclaimed_records_fail;
+        );
+    };
+    ($subject:ident; $($part:ident: $($test:ident),*;)*) => {
+        mod $subject {
+            $(mod $part {
+                $(#[test]
+                fn $test() {
+                    crate::ingest::run(async {
+                        crate::ingest::$part::$test(crate::ingest::subjects::$subject().await).await;
+                    });
+                })*
+            })*
+        }
+    };
+}
+
+suite!(memory);
+suite!(embedded);
+suite!(postgres);
+suite!(embedded_nats);
+suite!(postgres_nats);
