@@ -20,6 +20,9 @@ const OPERATOR: &str = "tests/live/operator.rs";
 const COMMANDS: &str = "tests/live/operator_commands.rs";
 const OUTAGE: &str = "tests/live/store/postgres/outage.rs";
 const CLAIMS: &str = "tests/live/store/claims.rs";
+const INGEST: &str = "src/config/ingest_tests.rs";
+const INGEST_BINARY: &str = "tests/live/ingest/binary.rs";
+const INGEST_BODIES: &str = "tests/live/ingest/bodies.rs";
 
 /// Beside these, `every_setting_says_something` shows for each that another value changes the configuration.
 const OF_SETTINGS: &[(&str, &[Test])] = &[
@@ -49,6 +52,16 @@ const OF_SETTINGS: &[(&str, &[Test])] = &[
     ("SEMEL_DUPLICATES_TOPIC", &[(POLICIES, "rejected_and_duplicates_routed")]),
     ("SEMEL_LEASE", &[(LEASED, "times_say_something"), (LEASED, "what_does_not_go_together")]),
     ("SEMEL_PUBLISH_TIMEOUT", &[(LEASED, "times_say_something"), (LEASED, "what_does_not_go_together")]),
+    ("SEMEL_INGEST_LISTEN", &[(INGEST_BINARY, "records_by_http")]),
+    ("SEMEL_INGEST_KEYS", &[(INGEST_BINARY, "records_by_http")]),
+    ("SEMEL_INGEST_UNDEDUPED", &[(INGEST_BINARY, "records_by_http")]),
+    ("SEMEL_INGEST_LANES", &[(INGEST_BINARY, "limits_of_the_binary")]),
+    ("SEMEL_INGEST_WINDOW", &[(INGEST_BINARY, "limits_of_the_binary")]),
+    ("SEMEL_INGEST_RECORD_BYTES", &[(INGEST_BINARY, "limits_of_the_binary")]),
+    ("SEMEL_INGEST_DOCUMENT_BYTES", &[(INGEST_BINARY, "limits_of_the_binary"), (INGEST_BODIES, "bounds")]),
+    ("SEMEL_INGEST_STREAM_BYTES", &[(INGEST_BINARY, "limits_of_the_binary"), (INGEST_BODIES, "bounds")]),
+    ("SEMEL_INGEST_TIMEOUT", &[(INGEST_BINARY, "limits_of_the_binary"), (INGEST_BODIES, "bounds")]),
+    ("SEMEL_INGEST_CONNECTIONS", &[(INGEST_BINARY, "limits_of_the_binary"), (INGEST, "what_is_refused")]),
     ("SEMEL_STORE", &[(SETTINGS, "an_embedded_store_from_the_latest_on_and_seen_by_nobody")]),
     ("SEMEL_STORE_CONNECTIONS", &[(SETTINGS, "four_workers_on_two_connections")]),
     ("SEMEL_STORE_CONNECT_TIMEOUT", &[(SETTINGS, "a_connection_is_not_waited_for_longer")]),

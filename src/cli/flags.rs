@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::config::ingest;
 use crate::config::kafka::{Place, Side};
 use crate::config::route::Route;
 use crate::config::setting::{Default, Kind, Pipe, Setting};
@@ -57,7 +58,11 @@ fn with_flags(command: Command, of: reader::Command, listed: Option<&Listed>) ->
     let is_listed = |setting: &Setting| listed.is_none_or(|listed| listed.has(setting));
     let mut command = command.next_line_help(true);
     for (concern, settings) in CONCERNS {
-        let taken = settings.iter().filter(|setting| of != reader::Command::Pipe || setting.pipe != Pipe::No);
+        let taken = settings.iter().filter(|setting| match of {
+            reader::Command::Pipe => setting.pipe != Pipe::No,
+            reader::Command::Ingest => ingest::takes(setting),
+            reader::Command::Run | reader::Command::Operator => true,
+        });
         for setting in taken {
             let is_needed = listed.is_some_and(|listed| listed.is_needed(setting));
             command = command.arg(flag(setting, of, is_needed).help_heading(*concern).hide(!is_listed(setting)));
@@ -70,7 +75,7 @@ fn with_flags(command: Command, of: reader::Command, listed: Option<&Listed>) ->
             }
         }
     }
-    if of != reader::Command::Pipe {
+    if !matches!(of, reader::Command::Pipe | reader::Command::Ingest) {
         for (name, side) in KAFKA {
             let (help, of_setting) = match side {
                 Side::Both => ("Property of librdkafka for both sides [SEMEL_KAFKA_<PROPERTY>]", &SOURCE),

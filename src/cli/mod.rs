@@ -15,6 +15,7 @@ mod completions;
 mod config;
 mod demo;
 mod flags;
+mod ingest;
 mod migrate;
 mod operator;
 mod partitions;
@@ -38,6 +39,7 @@ struct Subcommand {
 
 const SUBCOMMANDS: &[Subcommand] = &[
     run::SUBCOMMAND,
+    ingest::SUBCOMMAND,
     pipe::SUBCOMMAND,
     demo::SUBCOMMAND,
     migrate::SUBCOMMAND,

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::testing::{BASE, config, given, problems};
+use super::testing::{BASE, config, elsewhere, given, problems};
 use super::*;
 use crate::config::operator::OperatorConfig;
 use crate::config::pipe::PipeConfig;
@@ -114,10 +114,9 @@ fn every_setting_says_something() {
         let after = shown(&config(&changes).unwrap_or_else(|error| panic!("{name}={value}: {error}")));
         assert_ne!(before, after, "{name}={value} changes nothing");
     }
-    let here = CHANGED.iter().map(|(name, ..)| *name);
-    let tried: BTreeSet<&str> = here.chain(leased::OF_OTHERS.iter().map(|(setting, _)| setting.name)).collect();
+    let tried: BTreeSet<&str> = CHANGED.iter().map(|(name, ..)| *name).chain(elsewhere()).collect();
     let all: BTreeSet<&str> = settings().map(|setting| setting.name).filter(|name| *name != CONFIG.name).collect();
-    assert_eq!(tried, all, "every setting is tried, here or in the tests of leased pipelines");
+    assert_eq!(tried, all, "every setting is tried, here or in the tests of leased pipelines and of ingest");
 }
 
 #[test]
@@ -126,8 +125,8 @@ fn every_setting_is_read() {
     let reader = Reader::new(&values, Command::Run);
     assert!(Config::parts(&reader).is_some());
     let (_, read) = reader.finish();
-    let others: Vec<&str> = leased::OF_OTHERS.iter().map(|(setting, _)| setting.name).collect();
-    let all = settings().map(|setting| setting.name).filter(|name| *name != CONFIG.name && !others.contains(name));
+    let is_elsewhere = |name: &str| name == CONFIG.name || elsewhere().any(|other| other == name);
+    let all = settings().map(|setting| setting.name).filter(|name| !is_elsewhere(name));
     assert_eq!(read, all.collect());
 }
 

@@ -12,6 +12,7 @@ pub const EVENT_ID: Setting = Setting::new(
     Default::Required,
     "What identifies an event, the same in every copy of it.",
 )
+.in_ingest_as("header:Idempotency-Key|json:/id")
 .in_pipe_as("digest")
 .written_in_pipe("json:/POINTER, digest; `|` between alternatives, `+` within a composite")
 .told_in_pipe("What identifies an event, the same in every copy of it. `digest` is the whole line.");

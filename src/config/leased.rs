@@ -17,6 +17,7 @@ use std::time::Duration;
 use super::ends::{Sink, Source};
 use super::extraction::{EVENT_TIME, Keys};
 use super::identity::{self, ALLOW_SHARED_SCOPE, BROADCAST, GRACE, WORKERS};
+use super::ingest;
 use super::kafka::{OAUTH_TOKEN_FILE, Side};
 use super::outside::{self, Log};
 use super::policy::{self, Policies};
@@ -138,6 +139,7 @@ impl LeasedConfig {
             check_timeless(reader, keys, source.as_ref());
         }
         refuse_of_kafka(reader, matches!(sink, Some(Sink::Kafka(_))));
+        ingest::refuse_elsewhere(reader);
         Some(LeasedConfig {
             scope: scope?,
             pipeline: pipeline?,

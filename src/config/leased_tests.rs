@@ -305,7 +305,7 @@ fn every_other_setting_is_read() {
     assert!(LeasedConfig::parts(&reader).is_some());
     let (_, read) = reader.finish();
     // One of them is read with the others of its concern.
-    let unread = OF_KAFKA.iter().filter(|setting| setting.name != RECENT_IDS.name);
+    let unread = OF_KAFKA.iter().filter(|setting| setting.name != RECENT_IDS.name).chain(ingest::SETTINGS);
     let of_kafka: BTreeSet<&str> = unread.map(|setting| setting.name).collect();
     let all = settings().map(|setting| setting.name).filter(|name| *name != CONFIG.name && !of_kafka.contains(name));
     // Not asked for where the sink is on the source's servers.

@@ -22,6 +22,7 @@ pub mod ends;
 pub mod extraction;
 pub mod file;
 pub mod identity;
+pub mod ingest;
 pub mod kafka;
 pub mod kafka_end;
 pub mod kafka_url;
@@ -56,6 +57,7 @@ pub const CONCERNS: &[(&str, &[&Setting])] = &[
     ("Source", source::SETTINGS),
     ("Sink", sink::SETTINGS),
     ("Leases", leased::SETTINGS),
+    ("Ingest", ingest::SETTINGS),
     ("Store", store::SETTINGS),
     ("Event id and time", extraction::SETTINGS),
     ("Policies", policy::SETTINGS),
@@ -148,6 +150,7 @@ impl Config {
             policy::check_undated(reader, keys.extraction.time());
         }
         leased::refuse_of_others(reader);
+        ingest::refuse_elsewhere(reader);
         Some(Config {
             scope: scope?,
             identity: identity?,

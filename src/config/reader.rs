@@ -17,6 +17,7 @@ use super::values::{Problem, Values};
 pub enum Command {
     Run,
     Pipe,
+    Ingest,
     /// The operator's commands: what is missing is missing, the store excepted.
     Operator,
 }

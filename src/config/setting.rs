@@ -19,6 +19,8 @@ pub struct Setting {
     /// How it is written for `semel pipe`, and what it means there, where that is otherwise.
     pub pipe_form: Option<&'static str>,
     pub pipe_doc: Option<&'static str>,
+    /// What it is for `semel ingest` when nobody says it, where that is otherwise.
+    pub ingest: Option<Default>,
     /// Never shown; `<name>_FILE` names a file that holds it.
     pub secret: bool,
     /// `${NAME}` in its value stands for that environment variable.
@@ -82,6 +84,7 @@ impl Setting {
             pipe: Pipe::No,
             pipe_form: None,
             pipe_doc: None,
+            ingest: None,
             secret: false,
             references: false,
             doc,
@@ -94,6 +97,11 @@ impl Setting {
 
     pub const fn in_pipe(mut self) -> Setting {
         self.pipe = Pipe::Same;
+        self
+    }
+
+    pub const fn in_ingest_as(mut self, default: &'static str) -> Setting {
+        self.ingest = Some(Default::Value(default));
         self
     }
 
@@ -142,6 +150,10 @@ impl Setting {
     pub const fn default_in(&self, command: Command) -> Default {
         match (command, self.pipe) {
             (Command::Pipe, Pipe::Otherwise(default)) => default,
+            (Command::Ingest, _) => match self.ingest {
+                Some(default) => default,
+                None => self.default,
+            },
             _ => self.default,
         }
     }

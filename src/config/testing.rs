@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::values::Given;
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, ingest, leased};
 
 /// Everything that is required and nothing else.
 pub const BASE: &[(&str, &str)] = &[
@@ -35,4 +35,10 @@ pub fn config(changes: &[(&str, &str)]) -> Result<Config, ConfigError> {
 /// The problems of the base with these changes.
 pub fn problems(changes: &[(&str, &str)]) -> Vec<String> {
     config(changes).err().map_or_else(Vec::new, |ConfigError(problems)| problems)
+}
+
+/// Settings that are not read from Kafka to Kafka.
+pub fn elsewhere() -> impl Iterator<Item = &'static str> {
+    let of_others = leased::OF_OTHERS.iter().map(|(setting, _)| setting.name);
+    of_others.chain(ingest::SETTINGS.iter().map(|setting| setting.name))
 }

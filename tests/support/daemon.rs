@@ -54,12 +54,18 @@ impl Handle {
 impl Daemon {
     /// Starts `semel run`. What it prints is appended to `<folder>/<instance>.log`.
     pub fn start(folder: &Path, instance: &str, settings: &Settings) -> Daemon {
+        Daemon::start_as("run", folder, instance, settings)
+    }
+
+    /// Another command that stays.
+    pub fn start_as(command: &str, folder: &Path, instance: &str, settings: &Settings) -> Daemon {
+        let subcommand = command;
         let http = free_port();
         let log = folder.join(format!("{instance}.log"));
         let file = File::options().create(true).append(true).open(&log).expect("a log file");
         let mut command = clean_command(settings);
         command
-            .arg("run")
+            .arg(subcommand)
             .env("SEMEL_INSTANCE", instance)
             .env("SEMEL_HTTP", settings.get("SEMEL_HTTP").cloned().unwrap_or(format!("127.0.0.1:{http}")))
             .stdin(Stdio::null())
@@ -224,7 +230,7 @@ fn clean_command(settings: &Settings) -> Command {
 }
 
 /// A port that nobody listens on now, below those that outgoing connections get.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     use std::sync::atomic::{AtomicU16, Ordering};
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = (std::process::id() % 10_000) as u16;

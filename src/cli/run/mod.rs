@@ -21,7 +21,7 @@ use crate::telemetry;
 
 mod kafka;
 mod leased;
-mod start;
+pub(super) mod start;
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
 
@@ -30,7 +30,7 @@ const LEAVE: Duration = Duration::from_millis(500);
 
 /// What came first. Behind the work there may be something to finish, behind the wish to end there is nothing.
 #[derive(Debug)]
-enum First {
+pub(super) enum First {
     Work,
     End,
 }
@@ -70,14 +70,14 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 /// What only a connection showed to be wrong.
-fn refused(problems: &[String]) -> ExitCode {
+pub(super) fn refused(problems: &[String]) -> ExitCode {
     problems.iter().for_each(|problem| eprintln!("semel: {problem}"));
     ExitCode::from(EXIT_USAGE)
 }
 
 /// The first SIGTERM or SIGINT asks for a drain; the second, or the end of the grace period, ends the process at once.
 /// Where nothing was taken yet there is nothing to drain, and no broker's answer is waited for.
-fn listen_to_signals(runtime: &Runtime, shutdown: &Shutdown, first: &Arc<OnceLock<First>>, grace: Duration) {
+pub(super) fn listen_to_signals(runtime: &Runtime, shutdown: &Shutdown, first: &Arc<OnceLock<First>>, grace: Duration) {
     let (shutdown, first) = (shutdown.clone(), Arc::clone(first));
     runtime.spawn(async move {
         let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {

@@ -40,22 +40,35 @@ impl<'a> Start<'a> {
         Start { runtime, shutdown, first, readiness, clock: Arc::new(SystemClock) }
     }
 
+    /// The store. None on the wish to end.
+    pub fn open(&self, config: &Store) -> anyhow::Result<Option<Arc<dyn SlotStore>>> {
+        let open = || self.runtime.block_on(store::open::open(config));
+        let opened = self.wait_for("the claim store", is_passing, open)?;
+        Ok(opened.inspect(|_| self.readiness.set("store", Ok(()))))
+    }
+
     /// The store, with room for the weeks of now. None on the wish to end.
     pub fn store(&self, config: &Store, bounds: Bounds) -> anyhow::Result<Option<Arc<dyn SlotStore>>> {
-        let open = || self.runtime.block_on(store::open::open(config));
-        let Some(store) = self.wait_for("the claim store", is_passing, open)? else { return Ok(None) };
-        self.readiness.set("store", Ok(()));
+        let Some(store) = self.open(config)? else { return Ok(None) };
         let make = || self.runtime.block_on(retention::make_room(&*store, bounds, &self.clock));
         let made = self.wait_for("weeks of the claim store", is_passing, make)?;
         Ok(made.map(|()| store))
     }
 
-    /// Tends the weeks, and keeps `/readyz` right about the store. False where the wish to end came first.
+    /// Tends the weeks too.
     pub fn begin(&self, store: &Arc<dyn ClaimStore>, bounds: Bounds) -> bool {
+        let begins = self.begin_undated(store);
+        if begins {
+            self.runtime.spawn(retention::keep(Arc::clone(store), bounds, Arc::clone(&self.clock)));
+        }
+        begins
+    }
+
+    /// Keeps `/readyz` right about the store. False where the wish to end came first.
+    pub fn begin_undated(&self, store: &Arc<dyn ClaimStore>) -> bool {
         if self.first.set(First::Work).is_err() {
             return false;
         }
-        self.runtime.spawn(retention::keep(Arc::clone(store), bounds, Arc::clone(&self.clock)));
         self.runtime.spawn(watch_store(Arc::clone(store), Arc::clone(self.readiness)));
         true
     }

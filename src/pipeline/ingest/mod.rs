@@ -56,6 +56,7 @@ pub mod prepare;
 pub mod request;
 mod target;
 mod window;
+pub mod wiring;
 
 pub use prepare::{Outcome, Prepared, Reason};
 pub use request::{Request, Stopped};

@@ -4,7 +4,7 @@ use lapin::message::{BasicReturnMessage, Delivery};
 
 use super::{RabbitOptions, RabbitSink, Route, Server, Window};
 use crate::message::{Header, Message};
-use crate::sink::{Destination, Outgoing, Published};
+use crate::sink::{Destination, Doubt, Outgoing, Published};
 
 fn message(destination: Destination, value: &'static str, key: &str) -> Outgoing {
     let message =

@@ -11,6 +11,7 @@ use semel::sink::Sink;
 use semel::store::slots::SlotStore;
 
 mod access;
+mod binary;
 mod bodies;
 mod failures;
 mod kit;

@@ -1,0 +1,227 @@
+//! The binary itself, over an embedded store and NATS.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::kit::{Form, ids, record, records};
+use super::subjects::Stream;
+use crate::support::daemon::{self, Daemon, Settings};
+use crate::support::services::Services;
+
+const KEYS: &str = r#"[{"name": "shop", "key": "k-shop", "tenants": ["acme"], "tables": ["*"]}]"#;
+
+/// Status, headers and body.
+pub fn post(port: u16, path: &str, content_type: &str, key: &str, body: &str) -> (u16, String, Value) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    let length = body.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: semel\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("sent");
+    stream.write_all(body.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, head.to_ascii_lowercase(), serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+fn settings(folder: &Path, stream: &Stream, listen: u16, more: &[(&str, &str)]) -> Settings {
+    let keys = folder.join("keys.json");
+    if !keys.exists() {
+        std::fs::write(&keys, KEYS).expect("a file");
+    }
+    let mut settings: Settings = [
+        ("SEMEL_SCOPE", "s".to_owned()),
+        ("SEMEL_SINK", stream.url()),
+        ("SEMEL_STORE", format!("embedded:{}", folder.join("claims").display())),
+        ("SEMEL_INGEST_KEYS", keys.display().to_string()),
+        ("SEMEL_INGEST_LISTEN", format!("127.0.0.1:{listen}")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    settings.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    settings
+}
+
+fn make_stream(duplicate_window: Duration) -> Stream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+    runtime.block_on(Stream::make(&Services::shared(), duplicate_window))
+}
+
+/// Records by HTTP come through once, also across a restart; keys are read again, tables without dedupe are not held.
+#[test]
+fn records_by_http() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stream = make_stream(Duration::from_secs(120));
+    let listen = daemon::free_port();
+    let settings = settings(folder.path(), &stream, listen, &[("SEMEL_INGEST_UNDEDUPED", "acme/logs")]);
+    let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
+    daemon.wait_ready();
+    let lines = Form::Lines.body(&records("h", 600));
+    let post = |path: &str, key: &str, body: &str| post(listen, path, "application/x-ndjson", key, body);
+    let (status, _, body) = post("/v1/ingest/acme/orders", "k-shop", &lines);
+    assert_eq!((status, &body["published"]), (200, &600.into()), "{body}");
+    let (status, head, _) = post("/v1/ingest/acme/orders", "k-other", &lines);
+    assert!(status == 401 && head.contains("www-authenticate: bearer"), "{head}");
+    assert_eq!(post("/v1/ingest/other/orders", "k-shop", &lines).0, 403);
+    let twice = Form::Lines.body(&[record("l"), record("l")]);
+    assert_eq!(post("/v1/ingest/acme/logs", "k-shop", &twice).2["published"], 2);
+    std::fs::write(folder.path().join("keys.json"), KEYS.replace("k-shop", "k-new")).expect("a file");
+    let begun = Instant::now();
+    while post("/v1/ingest/acme/orders", "k-new", "").0 != 200 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the keys are read again");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(post("/v1/ingest/acme/orders", "k-shop", "").0, 401);
+    let counted = daemon.metric("semel_ingest_requests_total", &["status=\"401\""]);
+    assert!(counted >= 2.0, "{counted}");
+    daemon.stop();
+
+    let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
+    let begun = Instant::now();
+    daemon.wait_ready();
+    assert!(begun.elapsed() < Duration::from_secs(20), "a drain leaves no lease to wait for");
+    let (_, _, body) = post("/v1/ingest/acme/orders", "k-new", &lines);
+    assert_eq!(body["duplicate"], 600, "{body}");
+    daemon.stop();
+    let right = [ids("h", 0..600), vec!["l".to_owned(); 2]].concat();
+    assert_eq!(stream.ids_now(), right);
+}
+
+/// Each limit, set low, is felt.
+#[test]
+fn limits_of_the_binary() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stream = make_stream(Duration::from_secs(120));
+    let listen = daemon::free_port();
+    let more = [
+        ("SEMEL_INGEST_LANES", "2"),
+        ("SEMEL_INGEST_WINDOW", "10"),
+        ("SEMEL_INGEST_RECORD_BYTES", "1KiB"),
+        ("SEMEL_INGEST_DOCUMENT_BYTES", "2KiB"),
+        ("SEMEL_INGEST_STREAM_BYTES", "8KiB"),
+        ("SEMEL_INGEST_TIMEOUT", "1s"),
+        ("SEMEL_INGEST_CONNECTIONS", "2"),
+    ];
+    let settings = settings(folder.path(), &stream, listen, &more);
+    let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
+    daemon.wait_ready();
+    let orders = "/v1/ingest/acme/orders";
+    let lines = |body: &str| post(listen, orders, "application/x-ndjson", "k-shop", body);
+    let document = |body: &str| post(listen, orders, "application/json", "k-shop", body);
+    let opened = daemon.log_text().matches("opened a lane").count();
+    assert_eq!(opened, 2, "lanes");
+    assert_eq!(lines(&Form::Lines.body(&records("w", 100))).0, 200);
+    let windows = daemon.metric("semel_windows_total", &["end=\"committed\""]);
+    assert_eq!(windows, 10.0, "windows of 10");
+    let long = |bytes: usize| format!("{{\"id\":\"long{bytes}\",\"text\":\"{}\"}}", "x".repeat(bytes));
+    assert_eq!(lines(&long(1_100)).2["rejected"], 1);
+    assert_eq!(lines(&long(900)).2["published"], 1);
+    assert_eq!((document(&long(1_900)).0, document(&long(2_100)).0), (200, 413));
+    assert_eq!(lines(&Form::Lines.body(&records("s", 400))).0, 413);
+
+    let slow = || {
+        let mut slow = TcpStream::connect(("127.0.0.1", listen)).expect("it listens");
+        let head = format!(
+            "POST {orders} HTTP/1.1\r\nHost: s\r\nX-Api-Key: k-shop\r\nContent-Type: application/x-ndjson\r\n\
+             Content-Length: 10\r\n\r\n"
+        );
+        slow.write_all(head.as_bytes()).expect("sent");
+        slow
+    };
+    // Until the connections before have ended.
+    std::thread::sleep(Duration::from_millis(500));
+    let mut both = [slow(), slow()];
+    let mut third = TcpStream::connect(("127.0.0.1", listen)).expect("the system takes it");
+    let mut nothing = Vec::new();
+    // It may be hung up on with an error, or without a word.
+    let _ = third.read_to_end(&mut nothing);
+    assert_eq!(nothing.len(), 0, "a third connection is hung up on");
+    for one in &mut both {
+        let mut answer = [0; 12];
+        one.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 408");
+    }
+    drop(both);
+    daemon.stop();
+}
+
+/// 2 × lease + 1 s has to fit into the stream's duplicate window, with a lease that is not the default.
+#[test]
+fn a_lease_that_outlasts_the_duplicate_window_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stream = make_stream(Duration::from_secs(20));
+    for (lease, fits) in [("10s", false), ("9500ms", true)] {
+        let more = [("SEMEL_LEASE", lease), ("SEMEL_PUBLISH_TIMEOUT", "2s")];
+        let settings = settings(folder.path(), &stream, daemon::free_port(), &more);
+        let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
+        if fits {
+            daemon.wait_ready();
+            daemon.stop();
+        } else {
+            assert_eq!(daemon.wait_end(Duration::from_secs(30)).code(), Some(64));
+            let text = daemon.log_text();
+            assert!(text.contains("20s") && text.contains("21s") && text.contains("lease of 10s"), "{text}");
+        }
+    }
+}
+
+/// Killed in the middle again and again, with callers that retry: every event is there once.
+#[test]
+fn kills() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stream = make_stream(Duration::from_secs(120));
+    let listen = daemon::free_port();
+    let more = [("SEMEL_LEASE", "2s"), ("SEMEL_PUBLISH_TIMEOUT", "1s"), ("SEMEL_INGEST_WINDOW", "64")];
+    let settings = settings(folder.path(), &stream, listen, &more);
+    let (kills, batch) = if crate::full() { (30, 2_000) } else { (4, 2_000) };
+    for kill in 0..kills {
+        let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
+        daemon.wait_ready();
+        let handle = daemon.handle();
+        let lines = Form::Lines.body(&records(&format!("k{kill}-"), batch));
+        let sender = std::thread::spawn(move || {
+            // On a busy machine it may be killed before this.
+            let Ok(mut stream) = TcpStream::connect(("127.0.0.1", listen)) else { return };
+            let head = format!(
+                "POST /v1/ingest/acme/orders HTTP/1.1\r\nHost: s\r\nX-Api-Key: k-shop\r\n\
+                 Content-Type: application/x-ndjson\r\nContent-Length: {}\r\n\r\n",
+                lines.len()
+            );
+            // It may be killed at any time.
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(lines.as_bytes()));
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+        });
+        std::thread::sleep(Duration::from_millis(10 + 17 * kill % 120));
+        handle.kill();
+        sender.join().expect("no panic");
+        drop(daemon);
+    }
+    let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
+    daemon.wait_ready();
+    for kill in 0..kills {
+        let lines = Form::Lines.body(&records(&format!("k{kill}-"), batch));
+        let begun = Instant::now();
+        loop {
+            let (status, _, body) = post(listen, "/v1/ingest/acme/orders", "application/x-ndjson", "k-shop", &lines);
+            if status == 200 {
+                break;
+            }
+            assert!(status == 503 && begun.elapsed() < Duration::from_secs(30), "{status} {body}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+    daemon.stop();
+    let mut came = stream.ids_now();
+    came.sort();
+    let mut right: Vec<String> = (0..kills).flat_map(|kill| ids(&format!("k{kill}-"), 0..batch)).collect();
+    right.sort();
+    assert!(came == right, "{} came of {}", came.len(), right.len());
+}
