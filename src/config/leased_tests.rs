@@ -199,8 +199,8 @@ fn what_does_not_go_together() {
         ),
         (
             &[("SEMEL_RETENTION_WEEKS", "1")],
-            "SEMEL_RETENTION_WEEKS (environment): 7d is less than the longest outage, 7d, and the longest life of a \
-             zombie, 40s",
+            "SEMEL_RETENTION_WEEKS (environment): 7d (1 week) is less than SEMEL_LONGEST_OUTAGE, 7d, and 40s more, for \
+             which an instance that lost its connections may go on",
         ),
     ];
     for (changes, right) in cases {

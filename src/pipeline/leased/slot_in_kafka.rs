@@ -26,7 +26,7 @@ use crate::store::{Guard, StoreError};
 
 /// What became of one round of the five steps.
 enum Round {
-    Taken(Guard, Held),
+    Taken(Guard, Box<Held>),
     /// Overtaken, or something did not answer: begin again.
     Again(String),
     /// Its lease runs.
@@ -61,7 +61,7 @@ impl Worker {
                     counter!(names::DISCONTINUITIES, "reason" => reason).increment(1);
                     tracing::info!(slot = %wanted.slot, lane = %guard.lane, reason, "opened a lane");
                     if let Outlet::Kafka(kafka) = &mut self.sink {
-                        kafka.hold(held);
+                        kafka.hold(*held);
                     }
                 }
                 Round::NotYet => return Ok(false),
@@ -232,7 +232,7 @@ impl Worker {
             match self.store.open_slot(&open).await {
                 Ok(released) => {
                     counter!(names::RELEASED).increment(released);
-                    return Ok(Round::Taken(guard, Held { sink, cut }));
+                    return Ok(Round::Taken(guard, Box::new(Held { sink, cut })));
                 }
                 Err(StoreError::NotOwner) => return Ok(Round::Again("another run was quicker".to_owned())),
                 Err(error) => {

@@ -53,17 +53,17 @@ pub fn options(config: &LeasedConfig, slot: StreamId) -> Options {
 }
 
 pub fn source(config: &LeasedConfig) -> Box<dyn Source> {
-    let name = format!("semel {} {}", config.pipeline, config.instance);
+    let client = format!("{}/{}", config.pipeline, config.instance);
     match &config.source {
-        SourceConfig::RabbitMq(source) => Box::new(RabbitMqSource::new(rabbitmq_source(source, name))),
-        SourceConfig::Nats(source) => Box::new(NatsSource::new(nats_source(source, name))),
+        SourceConfig::RabbitMq(source) => Box::new(RabbitMqSource::new(rabbitmq_source(source, client))),
+        SourceConfig::Nats(source) => Box::new(NatsSource::new(nats_source(source, client))),
         SourceConfig::Stdin => Box::new(LinesSource::new(LinesOptions { path: None, prefetch: LINES })),
     }
 }
 
 fn rabbitmq_source(
     rabbitmq::Source { servers, vhost, queue, prefetch }: &rabbitmq::Source,
-    name: String,
+    client: String,
 ) -> RabbitMqSourceOptions {
     let user = servers.user.clone();
     RabbitMqSourceOptions {
@@ -73,12 +73,12 @@ fn rabbitmq_source(
         vhost: vhost.clone(),
         queue: queue.clone(),
         prefetch: *prefetch,
-        name,
+        client,
         timeout: CONNECT,
     }
 }
 
-fn nats_source(source: &nats::Source, name: String) -> NatsSourceOptions {
+fn nats_source(source: &nats::Source, client: String) -> NatsSourceOptions {
     let nats::Source { servers, stream, consumer, prefetch, ack_wait } = source;
     NatsSourceOptions {
         hosts: servers.hosts.clone(),
@@ -89,7 +89,7 @@ fn nats_source(source: &nats::Source, name: String) -> NatsSourceOptions {
         consumer: consumer.clone(),
         prefetch: usize::from(*prefetch),
         ack_wait: *ack_wait,
-        name,
+        client,
         timeout: CONNECT,
     }
 }
@@ -100,7 +100,7 @@ fn password(servers: &crate::config::servers::Servers) -> Option<String> {
 
 /// None for Kafka, whose outlet is of another kind.
 pub fn sink(config: &LeasedConfig) -> Option<Box<dyn Sink>> {
-    let name = format!("semel {} {}", config.pipeline, config.instance);
+    let name = format!("semel {}/{}", config.pipeline, config.instance);
     match &config.sink {
         SinkConfig::RabbitMq(sink) => {
             let user = sink.servers.user.as_deref().unwrap_or("guest");

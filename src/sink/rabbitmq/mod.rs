@@ -150,9 +150,9 @@ impl RabbitSink {
         while let Some(answered) = flight.next().await {
             window.settle(answered);
         }
-        for number in 0..window.sent {
-            if matches!(window.answers[number], Published::Refused(_)) && !self.goes_to_one_queue(&messages[number]) {
-                window.answers[number] = Published::InDoubt(Doubt::answered("a queue of the exchange refused it"));
+        for (outgoing, answer) in messages.iter().zip(&mut window.answers).take(window.sent) {
+            if matches!(answer, Published::Refused(_)) && !self.goes_to_one_queue(outgoing) {
+                *answer = Published::InDoubt(Doubt::answered("a queue of the exchange refused it"));
             }
         }
         for returned in std::mem::take(&mut window.returned) {

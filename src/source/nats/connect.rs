@@ -40,7 +40,7 @@ async fn open(options: &NatsSourceOptions) -> Result<Live, SourceError> {
 async fn client(options: &NatsSourceOptions) -> Result<(Client, watch::Receiver<bool>), SourceError> {
     let (tell, lost) = watch::channel(false);
     let mut made = ConnectOptions::new()
-        .name(format!("semel {}", options.name))
+        .name(format!("semel {}", options.client))
         .connection_timeout(options.timeout)
         .request_timeout(Some(options.timeout))
         .ping_interval(options.timeout)

@@ -61,7 +61,7 @@ pub struct NatsSourceOptions {
     /// What is out for longer is delivered again.
     pub ack_wait: Duration,
     /// Of the instance: it names the connection in the server's own tools.
-    pub name: String,
+    pub client: String,
     /// Of connecting, and of the answers to acknowledgements.
     pub timeout: Duration,
 }
@@ -266,7 +266,7 @@ impl Live {
             for (subject, number) in subjects.iter().zip(first..) {
                 let answer = format!("{}.{number}", self.answers_to);
                 let sent = self.client.publish_with_reply(subject.clone(), answer, kind.into());
-                sent.await.map_err(|error| Cause::from(error))?;
+                sent.await.map_err(Cause::from)?;
             }
             let mut left = subjects.len();
             while left > 0 {

@@ -30,7 +30,7 @@ pub(super) async fn connect(options: &RabbitMqSourceOptions) -> Result<(Connecti
 }
 
 async fn open(options: &RabbitMqSourceOptions, host: &str) -> Result<(Connection, Channel), Error> {
-    let properties = ConnectionProperties::default().with_connection_name(format!("semel {}", options.name).into());
+    let properties = ConnectionProperties::default().with_connection_name(format!("semel {}", options.client).into());
     let tls = OwnedTLSConfig { identity: None, cert_chain: options.tls.then(certificates).transpose()? };
     let uri = uri(options, host)?;
     let runtime = runtime::default_runtime()?;

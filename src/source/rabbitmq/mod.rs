@@ -44,7 +44,7 @@ pub struct RabbitMqSourceOptions {
     /// Most deliveries that are out at a time.
     pub prefetch: u16,
     /// Of the instance: it names connection and consumer in RabbitMQ's own tools.
-    pub name: String,
+    pub client: String,
     /// Of connecting.
     pub timeout: Duration,
 }
@@ -115,7 +115,7 @@ impl Live {
         if self.consumer.is_some() {
             return Ok(());
         }
-        let (queue, tag) = (options.queue.as_str().into(), connect::short(&format!("semel.{}", options.name)));
+        let (queue, tag) = (options.queue.as_str().into(), connect::short(&format!("semel.{}", options.client)));
         let consumer = self.channel.basic_consume(queue, tag, BasicConsumeOptions::default(), FieldTable::default());
         self.consumer = Some(consumer.await.map_err(connect::fate)?);
         Ok(())

@@ -51,7 +51,7 @@ impl Stream {
             consumer: "once".into(),
             prefetch,
             ack_wait: self.ack_wait,
-            name: unique("instance"),
+            client: unique("instance"),
             timeout: Duration::from_secs(5),
         }
     }

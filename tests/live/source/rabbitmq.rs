@@ -58,7 +58,7 @@ impl Queue {
             vhost: self.uri.vhost.clone(),
             queue: self.name.clone(),
             prefetch: u16::try_from(prefetch).expect("a prefetch"),
-            name: unique("instance"),
+            client: unique("instance"),
             timeout: Duration::from_secs(5),
         }
     }
