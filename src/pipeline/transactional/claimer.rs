@@ -96,6 +96,8 @@ impl Claimer {
         histogram!(names::PHASE_SECONDS, "phase" => "gather").record(raw.opened.elapsed());
         let started = Instant::now();
         let now = self.shared.clock.now();
+        // Whoever handed it over may not have: what is not in the order would be passed over.
+        raw.seal();
         let mut fates = vec![Fate::Drop; raw.names.len()];
         let mut duplicates = 0;
         {

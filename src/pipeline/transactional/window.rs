@@ -40,8 +40,8 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Sorts by key, so that the claimer, which waits for the store most of the time, has less to do in between. To be
-    /// called before the window is handed over; costs nothing where nothing was added since.
+    /// Sorts by key, so that the claimer, which waits for the store most of the time, has less to do in between: the reader
+    /// calls it before it hands over, the claimer once more. Costs nothing where nothing was added since.
     pub fn seal(&mut self) {
         let keyed = |n: &usize| matches!(self.names[*n], Name::Key(..));
         if !self.order.is_empty() && self.sealed == self.names.len() {
