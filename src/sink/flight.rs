@@ -97,6 +97,9 @@ mod tests {
             assert_eq!(flight.next().await, Some((2, None)), "its time is over");
             assert_eq!(flight.next().await, Some((3, Some('d'))), "this one had come in time");
             assert_eq!(flight.next().await, None);
+            let mut full = Flight::new(1, Instant::now() + Duration::from_millis(20));
+            full.send(0, std::future::pending::<char>());
+            assert_eq!(full.make_room().await, Some((0, None)), "no other may be out: it is waited for");
         });
     }
 }

@@ -57,8 +57,10 @@ async fn killed(own: &OwnServices, service: Service, sink: &mut dyn Sink, broker
     let kill = async {
         tokio::time::sleep(moment).await;
         handle.kill();
+        Instant::now()
     };
-    let (answers, ()) = tokio::join!(sink.publish(&window), kill);
+    let (answers, killed) = tokio::join!(sink.publish(&window), kill);
+    assert!(killed.elapsed() < TIMEOUT / 2, "a lost connection is known at once: {:?}", killed.elapsed());
 
     let mut sent = warm_up.iter().chain(&window).map(super::kit::text_of).collect::<Vec<_>>();
     let confirmed = answered(&window, &answers, |answer| *answer == Published::Confirmed);
