@@ -102,12 +102,14 @@ impl OwnServices {
         let owner = std::process::id().to_string();
         let names = own.iter().map(|service| format!("--{}", service.name()));
         let arguments = ["--owner".to_owned(), owner].into_iter().chain(names).collect::<Vec<_>>();
-        let answer = command("up", dir.path(), &arguments);
-        let exported = |name: &str| {
+        // There before the first of them, so that whatever fails from here on ends them, and before their folder goes.
+        let mut own = OwnServices { services: Services::shared(), dir };
+        let answer = command("up", own.dir.path(), &arguments);
+        own.services = Services::told(|name: &str| {
             let line = answer.lines().find_map(|line| line.strip_prefix(&format!("export {name}=")));
             line.map(|value| value.trim_matches('\'').to_owned())
-        };
-        OwnServices { services: Services::told(exported), dir }
+        });
+        own
     }
 
     /// Ends a service: hard (as a crash does), or in its own time.
