@@ -200,3 +200,10 @@ pub async fn connections_are_cut(place: Box<dyn Place>) {
     assert_eq!(numbers(&left), Vec::<usize>::new(), "seed {seed}: left at the end");
     assert!(cuts == CUTS && twice > 0, "seed {seed}: the cuts came too late to matter");
 }
+
+/// A sink of one protocol and a source of the other mean the same headers.
+#[test]
+fn headers_of_sinks_are_undone() {
+    use semel::{sink, source};
+    assert_eq!((source::names::KEY, source::names::NULL), (sink::names::KEY, sink::names::NULL));
+}
