@@ -23,6 +23,20 @@ fn each_event_comes_through_once() {
     daemon.stop();
 }
 
+/// A window that still waits for company when the daemon is told to leave: it is done first, all of it.
+#[test]
+fn a_window_that_was_never_full_is_done_before_the_daemon_leaves() {
+    let mut world = World::new("half", 1);
+    world.set("SEMEL_LINGER", "10s");
+    let daemon = world.daemon("a");
+    let sent = world.send(world.recipe(0, 200).iter());
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(forwarded(&world), Vec::<String>::new(), "it did not wait");
+    daemon.stop();
+    world.wait_done(Duration::ZERO);
+    world.check(sent, SOON);
+}
+
 /// Null and empty keys and values, headers that repeat or are null, odd ids; messages without one are dead letters.
 #[test]
 fn odd_messages_come_through_as_they_are() {
