@@ -17,7 +17,7 @@ const CONFIG: &str = "src/config/config_tests.rs";
 const LEASED: &str = "src/config/leased_tests.rs";
 const WIRING: &str = "src/pipeline/transactional/wiring_tests.rs";
 const OPERATOR: &str = "tests/live/operator.rs";
-const COMMANDS: &str = "tests/live/operator_commands.rs";
+const CHECK: &str = "tests/live/commands/check.rs";
 const OUTAGE: &str = "tests/live/store/postgres/outage.rs";
 const CLAIMS: &str = "tests/live/store/claims.rs";
 const INGEST: &str = "src/config/ingest_tests.rs";
@@ -72,7 +72,7 @@ const OF_SETTINGS: &[(&str, &[Test])] = &[
     ("SEMEL_STORE_SCAN_TIMEOUT", &[(WIRING, "what_the_store_is_told"), (OUTAGE, "a_limit_for_scans")]),
     ("SEMEL_EVENT_ID", &[(POLICIES, "rejected_and_duplicates_routed"), (SETTINGS, "whose_events_they_are")]),
     ("SEMEL_EVENT_TIME", &[(POLICIES, "rejected_and_duplicates_routed")]),
-    ("SEMEL_ACCEPT_RECIPE", &[(SETTINGS, "whose_events_they_are"), (COMMANDS, "check_compares_lanes_and_recipe")]),
+    ("SEMEL_ACCEPT_RECIPE", &[(SETTINGS, "whose_events_they_are"), (CHECK, "compares_lanes_and_recipe")]),
     ("SEMEL_MODE", &[(POLICIES, "observed")]),
     ("SEMEL_MISSING_ID", POLICY),
     ("SEMEL_MISSING_TIME", POLICY),
@@ -96,7 +96,7 @@ const OF_SETTINGS: &[(&str, &[Test])] = &[
     ("SEMEL_WEEKS_AHEAD", &[(POLICIES, "rejected_and_duplicates_routed")]),
     (
         "SEMEL_LONGEST_OUTAGE",
-        &[(COMMANDS, "check_tells_everything_that_is_wrong_at_once"), (CONFIG, "what_does_not_go_together")],
+        &[(CHECK, "tells_everything_that_is_wrong_at_once"), (CONFIG, "what_does_not_go_together")],
     ),
     ("SEMEL_OAUTH_TOKEN_FILE", &[("src/kafka/client.rs", "a_token_is_read_anew_each_time")]),
     ("SEMEL_HTTP", &[(SETTINGS, "an_embedded_store_from_the_latest_on_and_seen_by_nobody")]),

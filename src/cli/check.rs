@@ -7,7 +7,8 @@ use clap::{ArgMatches, Command};
 use super::{Subcommand, flags};
 use crate::clock::SystemClock;
 use crate::config::reader;
-use crate::pipeline::operator::check::{Level, check};
+use crate::config::route::Route;
+use crate::pipeline::operator::check::{Level, check, leased};
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
 
@@ -20,8 +21,10 @@ fn declare() -> Command {
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let config = flags::config(matches)?;
-    let facts = check(&config, &SystemClock);
+    let facts = match flags::route(matches)? {
+        Route::KafkaToKafka(config) => check(&config, &SystemClock),
+        Route::Leased(config) => leased::check(&config, &SystemClock),
+    };
     print!("{facts}");
     Ok(if facts.worst() == Level::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

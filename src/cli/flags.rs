@@ -12,7 +12,7 @@ use crate::config::sink::SINK;
 use crate::config::source::SOURCE;
 use crate::config::store::{STORE, Store};
 use crate::config::values::Given;
-use crate::config::{CONCERNS, CONFIG, Config, ConfigError, reader};
+use crate::config::{CONCERNS, CONFIG, ConfigError, reader};
 use crate::store;
 
 /// Properties of librdkafka, `NAME=VALUE`.
@@ -125,14 +125,6 @@ fn property(text: &str) -> Result<(String, String), &'static str> {
 /// The configuration of `semel run`, with what only the store can judge of it.
 pub fn route(matches: &ArgMatches) -> Result<Route, ConfigError> {
     checked(Route::of(given(matches))?, Route::store)
-}
-
-/// The same, for what is done from Kafka to Kafka only.
-pub fn config(matches: &ArgMatches) -> Result<Config, ConfigError> {
-    match route(matches)? {
-        Route::KafkaToKafka(config) => Ok(*config),
-        Route::Leased(_) => Err(ConfigError(vec![format!("{}: so far this command knows Kafka only", SOURCE.name)])),
-    }
 }
 
 /// Refuses a configuration whose store the store itself refuses.

@@ -145,11 +145,10 @@ fn values_that_are_refused() {
         ("SEMEL_SOURCE", "kafka://h/in", "it names no group (`?group=…`)"),
         ("SEMEL_SOURCE", "kafka:///in?group=g", "it names no broker"),
         ("SEMEL_SOURCE", "amqp://h/in", "it must begin with kafka://"),
-        ("SEMEL_SOURCE", "http://h/in", "it must begin with one of kafka://, amqp://, amqps://, nats://, stdin:"),
         (
             "SEMEL_SOURCE",
-            "file:in",
-            "files are not there yet: `semel pipe` reads and writes them, and `stdin:` takes lines",
+            "http://h/in",
+            "it must begin with one of kafka://, amqp://, amqps://, nats://, stdin:, file:",
         ),
         (
             "SEMEL_SOURCE",

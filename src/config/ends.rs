@@ -8,7 +8,7 @@ use super::route::{Kind, kind};
 use super::setting::Setting;
 use super::sink::{SINK, SINK_PASSWORD};
 use super::source::{SOURCE, SOURCE_PASSWORD};
-use super::{kafka_end, nats, rabbitmq};
+use super::{file_end, kafka_end, nats, rabbitmq};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
@@ -47,6 +47,7 @@ impl Source {
             Kind::Stdin if text == "stdin:" => Ok(Source::Stdin),
             Kind::Stdin => Err("nothing follows `stdin:`".to_owned()),
             Kind::Kafka => Err("Kafka's messages have offsets".to_owned()),
+            Kind::File => Err("a file is read by `semel pipe`, or by a redirection into `stdin:`".to_owned()),
         }
     }
 
@@ -75,6 +76,7 @@ pub enum Sink {
     RabbitMq(rabbitmq::Sink),
     Nats(nats::Sink),
     Kafka(kafka_end::Sink),
+    File(file_end::Sink),
 }
 
 impl fmt::Display for Sink {
@@ -86,6 +88,7 @@ impl fmt::Display for Sink {
             },
             Sink::Nats(sink) => write!(f, "subject {}", sink.subject),
             Sink::Kafka(sink) => write!(f, "topic {}", sink.topic),
+            Sink::File(sink) => write!(f, "file {}", sink.path.display()),
         }
     }
 }
@@ -99,6 +102,10 @@ impl Sink {
             Sink::Kafka(kafka) => {
                 reader.has_no_effect(&SINK_PASSWORD, "Kafka's password is SEMEL_SINK_KAFKA_SASL_PASSWORD");
                 kafka.complete(reader)?;
+                return Some(sink);
+            }
+            Sink::File(_) => {
+                reader.has_no_effect(&SINK_PASSWORD, "nobody logs in to a file");
                 return Some(sink);
             }
         };
@@ -123,16 +130,18 @@ impl Sink {
             (Kind::Nats, _) => return nats::Sink::parse(text, None).map(Sink::Nats),
             (Kind::Stdin, _) => Err("nothing can be written to standard input".to_owned()),
             (Kind::Kafka, _) => return kafka_end::Sink::parse(text).map(Sink::Kafka),
+            (Kind::File, _) => return file_end::Sink::parse(text).map(Sink::File),
         }
         .map(Sink::RabbitMq)
     }
 
-    /// A destination beside the sink's own: the name of a queue or a subject.
+    /// A destination beside the sink's own: the name of a queue, a subject or a topic, or a path.
     pub(super) fn destination(&self, reader: &Reader<'_>, setting: &'static Setting) -> Option<Option<String>> {
         let check = match self {
             Sink::RabbitMq(_) => rabbitmq::check_queue,
             Sink::Nats(_) => nats::check_subject,
             Sink::Kafka(_) => check_topic,
+            Sink::File(_) => file_end::check_path,
         };
         reader.optional(setting, || reader.parsed(setting, |text| check(text).map(|()| text.to_owned())))
     }
@@ -144,6 +153,7 @@ impl Sink {
             Sink::RabbitMq(sink) => sink.queue(),
             Sink::Nats(sink) => Some(sink.subject.as_str()),
             Sink::Kafka(sink) => Some(sink.topic.as_str()),
+            Sink::File(sink) => sink.path.to_str(),
         };
         let outputs: Vec<(&Setting, &str)> =
             own.map(|name| (&SINK, name)).into_iter().chain(others.iter().copied()).collect();

@@ -137,7 +137,7 @@ pub(super) fn default_pipeline(values: &Values) -> Option<(String, &'static str)
     let text = values.text(&SOURCE)?.ok()?;
     let name = match kind(&text).ok()? {
         Kind::Kafka => KafkaUrl::parse(&text, &["group"]).ok()?.parameter("group")?.to_owned(),
-        Kind::RabbitMq | Kind::Nats | Kind::Stdin => ends::Source::parse(&text).ok()?.pipeline()?,
+        Kind::RabbitMq | Kind::Nats | Kind::Stdin | Kind::File => ends::Source::parse(&text).ok()?.pipeline()?,
     };
     Some((name, SOURCE.name))
 }

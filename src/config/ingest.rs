@@ -168,8 +168,8 @@ impl IngestConfig {
     /// Every part is read, so that every problem is found, before one that is missing ends it.
     pub(super) fn parts(reader: &Reader<'_>) -> Option<IngestConfig> {
         let sink = Sink::read(reader, None);
-        if let Some(Sink::Kafka(_)) = &sink {
-            reader.problem_with(&SINK, "records by HTTP go to RabbitMQ or NATS only: Kafka is not there yet");
+        if let Some(Sink::Kafka(_) | Sink::File(_)) = &sink {
+            reader.problem_with(&SINK, "records by HTTP go to RabbitMQ or NATS only: the others are not there yet");
         }
         let scope = reader.parsed(&SCOPE, |text| {
             let scope = Scope::new(text).map_err(|error| error.to_string())?;

@@ -1,5 +1,5 @@
 //! What `semel run` is told where messages have no offsets: from RabbitMQ, NATS JetStream or standard input into
-//! RabbitMQ, NATS JetStream or Kafka.
+//! RabbitMQ, NATS JetStream, Kafka or a file.
 //!
 //! [`super::route::Route::of`] decides by the URLs whether a process runs this or Kafka to Kafka, and answers
 //! [`LeasedConfig`] checked as a whole: names fit their broker, no queue feeds itself, `publish_timeout` is shorter than
@@ -8,8 +8,8 @@
 //! - `pipeline` and `instance` are the two parts of the slot's name (`StreamId::slot`).
 //! - `source` and `sink` hold the servers with their log-in (a password is `expose`d only to a client) and what is read
 //!   or written there. A sink whose URL names no host has the source's servers in here.
-//! - `dead_letter` and `duplicates` are queues of the sink's virtual host (by the default exchange), or subjects on the
-//!   sink's servers. They are there wherever a policy needs them, and nowhere else.
+//! - `dead_letter` and `duplicates` are queues of the sink's virtual host (by the default exchange), subjects on the sink's
+//!   servers, or files. They are there wherever a policy needs them, and nowhere else.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -139,6 +139,9 @@ impl LeasedConfig {
             check_timeless(reader, keys, source.as_ref());
         }
         refuse_of_kafka(reader, matches!(sink, Some(Sink::Kafka(_))));
+        if let Some(Sink::File(_)) = &sink {
+            reader.has_no_effect(&PUBLISH_TIMEOUT, "nobody has to confirm what is in a file");
+        }
         ingest::refuse_elsewhere(reader);
         Some(LeasedConfig {
             scope: scope?,

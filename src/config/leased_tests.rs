@@ -64,7 +64,8 @@ fn every_pair_that_is_there() {
 
 #[test]
 fn pairs_that_are_not_there_yet() {
-    let there = "what is there goes from Kafka to Kafka, or from RabbitMQ, NATS or standard input to any of them";
+    let there = "what is there goes from Kafka to Kafka, or from RabbitMQ, NATS or standard input to any of them or a \
+                 file";
     let kafka = ("SEMEL_SOURCE", "kafka://h/in?group=g");
     let cases: &[(&[(&str, &str)], &str)] = &[
         (&[kafka, ("SEMEL_SINK", "amqp://h?queue=q")], "from Kafka to RabbitMQ"),
@@ -129,12 +130,17 @@ fn urls_that_are_refused() {
         ),
         source("nats://h?stream=s&consumer=c&ack_wait=30", "`ack_wait` is not a duration between 1s and 1h"),
         source("nats://h/p?stream=s&consumer=c", "it has no path: streams and subjects are named behind `?`"),
+        source("file:in", "a file is read by `semel pipe`, or by a redirection into `stdin:`"),
         source("stdin:x", "nothing follows `stdin:`"),
         sink("amqp://h", "it names neither queue nor exchange (`?queue=…`, `?exchange=…`)"),
         sink("amqp://h?queue=q&exchange=e", "beside `queue` neither `exchange` nor `routing_key` is taken"),
         sink("nats:///?subject=s", "it names no host, and the source is no stream of NATS"),
         sink("nats://h?subject=a.*", "`a.*` is no subject to write to (words between dots, no wildcards)"),
         sink("nats://h?subject=a..b", "`a..b` is no subject to write to (words between dots, no wildcards)"),
+        sink("file:", "`` is no path of a file"),
+        sink("file:a/", "`a/` is no path of a file"),
+        sink("file://host/a", "a file is on no host: `file:PATH` or `file:///PATH`"),
+        sink("file:a?format=json", "`?format=json` is neither `?format=value` nor `?format=record`"),
         sink("stdin:", "nothing can be written to standard input"),
     ];
     for (name, value, right) in cases {
@@ -209,6 +215,37 @@ fn what_does_not_go_together() {
     let elsewhere = [("SEMEL_SINK", "amqp://u:p@other/v?queue=in"), ("SEMEL_SINK", "amqp://u:p@h/w?queue=in")];
     for change in elsewhere {
         assert_eq!(problems(&[change]), Vec::<String>::new(), "{change:?}: another queue of that name");
+    }
+}
+
+#[test]
+fn into_a_file() {
+    for (url, path, records) in [
+        ("file:out", "out", false),
+        ("file:/a/b?format=value", "/a/b", false),
+        ("file:///a/b?format=record", "/a/b", true),
+    ] {
+        let Sink::File(sink) = config(&[("SEMEL_SINK", url)]).sink else { panic!("{url}: of another kind") };
+        assert_eq!((sink.path.to_str(), sink.records), (Some(path), records), "{url}");
+    }
+    let file = ("SEMEL_SINK", "file:out");
+    let cases: &[(&[(&str, &str)], &str)] = &[
+        (&[file, ("SEMEL_DEAD_LETTER", "a/")], "SEMEL_DEAD_LETTER (environment): `a/` is no path of a file"),
+        (
+            &[file, ("SEMEL_DEAD_LETTER", "out")],
+            "SEMEL_DEAD_LETTER (environment): out is where SEMEL_SINK goes already",
+        ),
+        (
+            &[file, ("SEMEL_PUBLISH_TIMEOUT", "1s")],
+            "SEMEL_PUBLISH_TIMEOUT (environment): it has no effect: nobody has to confirm what is in a file",
+        ),
+        (
+            &[file, ("SEMEL_SINK_PASSWORD", "hidden")],
+            "SEMEL_SINK_PASSWORD (environment): it has no effect: nobody logs in to a file",
+        ),
+    ];
+    for (changes, right) in cases {
+        assert_eq!(problems(changes), [*right], "{changes:?}");
     }
 }
 

@@ -21,6 +21,7 @@ use values::{Given, Problem, Values};
 pub mod ends;
 pub mod extraction;
 pub mod file;
+pub mod file_end;
 pub mod identity;
 pub mod ingest;
 pub mod kafka;

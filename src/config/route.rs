@@ -44,7 +44,8 @@ impl Route {
     }
 }
 
-const THERE: &str = "what is there goes from Kafka to Kafka, or from RabbitMQ, NATS or standard input to any of them";
+const THERE: &str =
+    "what is there goes from Kafka to Kafka, or from RabbitMQ, NATS or standard input to any of them or a file";
 
 /// None where there is no value, or none that could be read: a problem of its own.
 pub(super) fn kind_of(reader: &Reader<'_>, setting: &Setting) -> Option<Kind> {
@@ -57,6 +58,7 @@ pub(super) enum Kind {
     RabbitMq,
     Nats,
     Stdin,
+    File,
 }
 
 impl Kind {
@@ -66,22 +68,21 @@ impl Kind {
             Kind::RabbitMq => "RabbitMQ",
             Kind::Nats => "NATS",
             Kind::Stdin => "standard input",
+            Kind::File => "a file",
         }
     }
 }
 
 /// Of what a URL is, by its beginning.
 pub(super) fn kind(text: &str) -> Result<Kind, String> {
-    const SCHEMES: [(&str, Kind); 5] = [
+    const SCHEMES: [(&str, Kind); 6] = [
         ("kafka://", Kind::Kafka),
         ("amqp://", Kind::RabbitMq),
         ("amqps://", Kind::RabbitMq),
         ("nats://", Kind::Nats),
         ("stdin:", Kind::Stdin),
+        ("file:", Kind::File),
     ];
-    if text.starts_with("file:") {
-        return Err("files are not there yet: `semel pipe` reads and writes them, and `stdin:` takes lines".to_owned());
-    }
     let found = SCHEMES.iter().find(|(begins, _)| text.starts_with(begins));
     let none = || format!("it must begin with one of {}", SCHEMES.map(|(begins, _)| begins).join(", "));
     found.map(|(_, kind)| *kind).ok_or_else(none)

@@ -15,10 +15,11 @@ pub const SINK: Setting = Setting::new(
     Kind::Url(
         "kafka://HOST:PORT,…/TOPIC?partition=murmur2|same, \
          amqp://USER:PASSWORD@HOST:PORT,…/VHOST?queue=QUEUE or ?exchange=EXCHANGE&routing_key=KEY (or amqps://), \
-         nats://USER:PASSWORD@HOST:PORT,…?subject=SUBJECT",
+         nats://USER:PASSWORD@HOST:PORT,…?subject=SUBJECT, file:PATH?format=value|record",
     ),
     Default::Required,
-    "What is written to: a topic on the source's cluster, a queue or exchange of RabbitMQ, a subject of NATS JetStream. \
+    "What is written to: a topic on the source's cluster, a queue or exchange of RabbitMQ, a subject of NATS JetStream, a \
+     file that gets a line a message (its value, or a JSON object of all of it). \
      Without a host (`kafka:///TOPIC`) it is on the source's servers. Partitions by key as Java's clients do (murmur2), \
      or the message's own number (same).",
 )
@@ -43,7 +44,8 @@ pub const DEAD_LETTER: Setting = Setting::new(
     "SEMEL_DEAD_LETTER",
     Kind::Text,
     Default::Absent("needed where a policy is `reject`"),
-    "Topic, queue or subject on the sink's servers for messages that cannot be claimed or forwarded.",
+    "Topic, queue or subject on the sink's servers (beside a file another) for messages that cannot be claimed or \
+     forwarded.",
 )
 .with_references()
 .in_pipe_without("a file `OUT.rejected`, beside a stream `./semel-rejected.ndjson`")
@@ -54,7 +56,7 @@ pub const DUPLICATES_TOPIC: Setting = Setting::new(
     "SEMEL_DUPLICATES_TOPIC",
     Kind::Text,
     Default::Absent("needed with SEMEL_DUPLICATES=route"),
-    "Topic, queue or subject on the sink's servers for duplicates.",
+    "Topic, queue or subject on the sink's servers (beside a file another) for duplicates.",
 )
 .with_references();
 

@@ -14,12 +14,14 @@
 //! | --- | --- | --- |
 //! | [`rabbitmq`] | `message_id` | see its `properties` |
 //! | [`nats`] | `Nats-Msg-Id`; the broker deduplicates | see its `headers` |
+//! | [`file`] | `id`, where lines are records | see its formats |
 //! | [`memory`] | kept | nothing: it is the reference |
 
 use async_trait::async_trait;
 
 use crate::message::Message;
 
+pub mod file;
 mod flight;
 pub mod kafka;
 pub mod kafka_slot;

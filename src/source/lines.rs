@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::split::{LINE_BYTES_MAX, Splitter};
-use super::{Delivery, Gather, Received, Source, SourceError, Tag};
+use super::{Delivery, Gather, Received, Seen, Source, SourceError, Tag};
 use crate::message::Message;
 
 /// Read at a time.
@@ -137,6 +137,12 @@ impl Source for LinesSource {
     async fn pause(&mut self) -> Result<(), SourceError> {
         self.hand_back_all();
         Ok(())
+    }
+
+    async fn check(&self) -> Result<Seen, SourceError> {
+        let path = self.options.path.as_deref();
+        path.map_or(Ok(()), |path| File::open(path).map(drop)).map_err(|error| refused(&self.name, error))?;
+        Ok(Seen { found: "it is read to its end by one process".to_owned(), warnings: Vec::new() })
     }
 }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Delivery, Gather, Received, Source, SourceError, Tag};
+use super::{Delivery, Gather, Received, Seen, Source, SourceError, Tag};
 use crate::message::Message;
 
 /// Cheap to clone: all clones are one queue.
@@ -193,6 +193,11 @@ impl Source for MemorySource {
         self.queue.lock().put_back(back);
         self.queue.inner.told.notify_waiters();
         Ok(())
+    }
+
+    async fn check(&self) -> Result<Seen, SourceError> {
+        let found = format!("messages ready: {}", self.queue.lock().waiting.len());
+        Ok(Seen { found, warnings: Vec::new() })
     }
 
     async fn pause(&mut self) -> Result<(), SourceError> {

@@ -83,6 +83,17 @@ pub trait Source: Send {
     /// Hands back all that is out, once, and receives nothing more until the next [`Source::receive`]: for a store that
     /// is away, so that neither a delivery limit nor a consumer's time limit drops anything.
     async fn pause(&mut self) -> Result<(), SourceError>;
+
+    /// Whether it can be reached and is there. Takes no message and makes nothing.
+    async fn check(&self) -> Result<Seen, SourceError>;
+}
+
+/// What [`Source::check`] found, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub found: String,
+    /// What is not as it should be, with what to do about it.
+    pub warnings: Vec<String>,
 }
 
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::refused;
 use super::start::{ASK, Start, ended, is_passing};
-use crate::config::ends::{Sink, Source};
+use crate::config::ends::Sink;
 use crate::config::leased::LeasedConfig;
 use crate::pipeline::leased::{self, Outlet, Parts, Status, System, wiring};
 use crate::pipeline::{chain, preflight};
@@ -38,7 +38,7 @@ pub fn serve(config: &LeasedConfig, start: &Start<'_>) -> anyhow::Result<ExitCod
         source = %config.source,
         sink = %config.sink,
         slot = %slot,
-        promise = promise(config),
+        promise = wiring::promise(config),
         "semel runs",
     );
     let status = Arc::new(Status::default());
@@ -80,20 +80,4 @@ fn outlet(
     };
     let checked = start.wait_for("the sink", |_: &SinkError| true, check)?;
     Ok(checked.map(|checked| checked.map(|()| (Outlet::Plain(sink), wiring::slot(config)))))
-}
-
-/// README's table of promises, for this pair.
-fn promise(config: &LeasedConfig) -> String {
-    let once = match config.sink {
-        Sink::Kafka(_) => "into kafka exactly once, as seen by a read_committed reader",
-        Sink::Nats(_) => "never lost; once within the stream's duplicate window",
-        Sink::RabbitMq(_) => {
-            "never lost; twice, with the same message_id, only after a publish in doubt, a crash between publish and \
-             settle, or a holder that outlived its lease"
-        }
-    };
-    match config.source {
-        Source::RabbitMq(_) | Source::Nats(_) => once.to_owned(),
-        Source::Stdin => format!("{once}; what this process had not done when it ended is for its sender to repeat"),
-    }
 }

@@ -20,7 +20,7 @@ pub enum BadConfig {
     Scope(#[from] BadTarget),
     #[error("SEMEL_INGEST_UNDEDUPED: {0}")]
     Undeduped(String),
-    #[error("SEMEL_SINK: there is no way into Kafka yet")]
+    #[error("SEMEL_SINK: there is no way there yet")]
     Kafka,
 }
 
@@ -32,7 +32,7 @@ pub fn promise(config: &IngestConfig) -> &'static str {
              a lease that was outlived"
         }
         ends::Sink::Nats(_) => "never lost; once within the stream's duplicate window",
-        ends::Sink::Kafka(_) => "none",
+        ends::Sink::Kafka(_) | ends::Sink::File(_) => "none",
     }
 }
 
@@ -63,7 +63,7 @@ pub fn sink(config: &IngestConfig) -> Result<Box<dyn Sink>, BadConfig> {
     let (timeout, unconfirmed_max) = (config.publish_timeout, config.window_records_max);
     let name = format!("semel ingest {} {}", config.pipeline, config.instance);
     Ok(match &config.sink {
-        ends::Sink::Kafka(_) => return Err(BadConfig::Kafka),
+        ends::Sink::Kafka(_) | ends::Sink::File(_) => return Err(BadConfig::Kafka),
         ends::Sink::RabbitMq(sink) => {
             let password = |servers: &crate::config::servers::Servers| {
                 servers.password.as_ref().map_or_else(|| "guest".to_owned(), |password| password.expose().to_owned())

@@ -56,7 +56,7 @@ use crate::store::slots::SlotStore;
 mod held;
 mod keyer;
 mod open;
-mod outlet;
+pub mod outlet;
 mod slot_in_kafka;
 mod slots;
 mod window;

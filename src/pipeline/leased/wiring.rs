@@ -1,5 +1,6 @@
 //! From the configuration to what a worker is told, and to the two ends it works between.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::outlet::{settled_group, transactional_id};
@@ -11,6 +12,7 @@ use crate::kafka::admin::{AdminError, TopicFacts, cluster_id, topic_facts};
 use crate::pipeline::transactional::wiring::{BATCH_BYTES_MAX, cluster};
 use crate::protocol::lane::StreamId;
 use crate::sink::Sink;
+use crate::sink::file::{FileOptions, FileSink, Format};
 use crate::sink::kafka::{KafkaSinkOptions, Topics};
 use crate::sink::kafka_slot::SlotSinkOptions;
 use crate::sink::nats::{NatsOptions, NatsSink, Servers};
@@ -128,7 +130,34 @@ pub fn sink(config: &LeasedConfig) -> Option<Box<dyn Sink>> {
             options.lease = config.lease;
             Some(Box::new(NatsSink::new(options)))
         }
+        SinkConfig::File(sink) => Some(Box::new(FileSink::new(FileOptions {
+            path: sink.path.clone(),
+            format: if sink.records { Format::Record } else { Format::Value },
+            dead_letter: config.dead_letter.as_ref().map(PathBuf::from),
+            duplicates: config.duplicates.as_ref().map(PathBuf::from),
+        }))),
         SinkConfig::Kafka(_) => None,
+    }
+}
+
+/// README's table of promises, for this pair.
+pub fn promise(config: &LeasedConfig) -> String {
+    let once = match config.sink {
+        SinkConfig::Kafka(_) => "into kafka exactly once, as seen by a read_committed reader",
+        SinkConfig::Nats(_) => "never lost; once within the stream's duplicate window",
+        SinkConfig::File(_) => {
+            "never lost; twice only after a crash between write and settle, or a holder that outlived its lease"
+        }
+        SinkConfig::RabbitMq(_) => {
+            "never lost; twice, with the same message_id, only after a publish in doubt, a crash between publish and \
+             settle, or a holder that outlived its lease"
+        }
+    };
+    match config.source {
+        SourceConfig::RabbitMq(_) | SourceConfig::Nats(_) => once.to_owned(),
+        SourceConfig::Stdin => {
+            format!("{once}; what this process had not done when it ended is for its sender to repeat")
+        }
     }
 }
 

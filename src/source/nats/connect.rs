@@ -10,7 +10,9 @@ use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use tokio::sync::watch;
 
 use super::{Live, NatsSourceOptions};
-use crate::source::{Cause, SourceError};
+use crate::source::{Cause, Seen, SourceError};
+
+const NOT_EXPLICIT: &str = "it does not acknowledge messages one by one (its ack policy is not explicit)";
 
 pub(super) async fn connect(options: &NatsSourceOptions) -> Result<Live, SourceError> {
     match tokio::time::timeout(options.timeout, open(options)).await {
@@ -19,14 +21,51 @@ pub(super) async fn connect(options: &NatsSourceOptions) -> Result<Live, SourceE
     }
 }
 
-async fn open(options: &NatsSourceOptions) -> Result<Live, SourceError> {
-    let (client, lost) = client(options).await?;
+/// What is there, with nothing made or changed.
+pub(super) async fn look(options: &NatsSourceOptions) -> Result<Seen, SourceError> {
+    let looked = async {
+        let (client, _) = client(options).await?;
+        let stream = stream(&client, options).await?;
+        let messages = stream.cached_info().state.messages;
+        let mut seen = Seen { found: format!("messages: {messages}"), warnings: Vec::new() };
+        match stream.get_consumer::<pull::Config>(&options.consumer).await {
+            Ok(consumer) => {
+                let info = consumer.cached_info();
+                let waiting = info.num_pending + info.num_ack_pending as u64;
+                seen.found = format!("{}, not acknowledged by consumer {}: {waiting}", seen.found, options.consumer);
+                if info.config.ack_policy != AckPolicy::Explicit {
+                    return Err(fate(true, format!("consumer {}", options.consumer), NOT_EXPLICIT.into()));
+                }
+                if info.config.max_deliver > 0 {
+                    seen.warnings.push(format!(
+                        "the server gives a message up after {} deliveries (max_deliver of {}): set it to -1",
+                        info.config.max_deliver, options.consumer
+                    ));
+                }
+            }
+            // It is not told apart from one that may not be asked for.
+            Err(_) => seen.found = format!("{}, consumer {} is made by the first start", seen.found, options.consumer),
+        }
+        Ok(seen)
+    };
+    match tokio::time::timeout(options.timeout, looked).await {
+        Ok(looked) => looked,
+        Err(_) => Err(SourceError::Lost(format!("{} does not answer", options.hosts.join(", ")).into())),
+    }
+}
+
+async fn stream(client: &Client, options: &NatsSourceOptions) -> Result<Stream, SourceError> {
     let mut context = jetstream::new(client.clone());
     context.set_timeout(options.timeout);
-    let stream = context.get_stream(&options.stream).await.map_err(|error| {
+    context.get_stream(&options.stream).await.map_err(|error| {
         let refused = matches!(error.kind(), GetStreamErrorKind::JetStream(told) if told.code() == 404);
         fate(refused, format!("stream {}", options.stream), error.into())
-    })?;
+    })
+}
+
+async fn open(options: &NatsSourceOptions) -> Result<Live, SourceError> {
+    let (client, lost) = client(options).await?;
+    let stream = stream(&client, options).await?;
     let consumer = consumer(&stream, options).await?;
     let (inbox, answers_to) = (client.new_inbox(), client.new_inbox());
     let lost_now = |error: async_nats::SubscribeError| SourceError::Lost(error.into());
@@ -88,8 +127,7 @@ async fn consumer(stream: &Stream, options: &NatsSourceOptions) -> Result<PullCo
     let found = stream.get_or_create_consumer(&options.consumer, new).await.map_err(failed)?;
     let there = &found.cached_info().config;
     if there.ack_policy != AckPolicy::Explicit {
-        let why = "it does not acknowledge messages one by one (its ack policy is not explicit)";
-        return Err(fate(true, what(), why.into()));
+        return Err(fate(true, what(), NOT_EXPLICIT.into()));
     }
     if there.max_deliver > 0 {
         let consumer = options.consumer.as_str();

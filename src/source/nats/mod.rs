@@ -33,7 +33,7 @@ use futures_util::StreamExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Cause, Delivery, Gather, Received, Source, SourceError, Tag};
+use super::{Cause, Delivery, Gather, Received, Seen, Source, SourceError, Tag};
 use crate::message::Message;
 
 mod connect;
@@ -343,6 +343,10 @@ impl Source for NatsSource {
         let Some(live) = &mut self.live else { return Ok(()) };
         let paused = live.pause(self.options.timeout).await;
         self.lost_if(paused)
+    }
+
+    async fn check(&self) -> Result<Seen, SourceError> {
+        connect::look(&self.options).await
     }
 }
 

@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, future};
-use lapin::options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions};
+use lapin::options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Connection, Consumer};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Delivery, Gather, Received, Source, SourceError, Tag};
+use super::{Delivery, Gather, Received, Seen, Source, SourceError, Tag};
 use crate::message::Message;
 
 mod connect;
@@ -213,6 +213,17 @@ impl Source for RabbitMqSource {
         let Some(live) = &mut self.live else { return Ok(()) };
         let paused = live.pause().await;
         self.lost_if(paused)
+    }
+
+    async fn check(&self) -> Result<Seen, SourceError> {
+        let (connection, channel) = connect::connect(&self.options).await?;
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let queue = self.options.queue.as_str().into();
+        let declared = channel.queue_declare(queue, passive, FieldTable::default()).await.map_err(connect::fate)?;
+        // What the broker says of a farewell does not matter.
+        drop(connection.close(200, "done".into()).await);
+        let (ready, consumers) = (declared.message_count(), declared.consumer_count());
+        Ok(Seen { found: format!("messages ready: {ready}, consumers: {consumers}"), warnings: Vec::new() })
     }
 }
 

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use semel::sink::{Destination, Sink};
 
 mod broken;
+mod files;
 mod kit;
 mod nats;
 mod only_nats;
@@ -81,4 +82,6 @@ mod conformance {
     suite!(classic);
     suite!(quorum);
     suite!(nats);
+    // A disk is full of bytes, not of messages (see `into_file.rs`), nothing is routed there, and a file has one writer.
+    suite!(file; as_it_was, in_order_to_each_destination, five_thousand, missing, nothing);
 }

@@ -9,6 +9,7 @@ use semel::sink::rabbitmq::{RabbitOptions, RabbitSink, Route, Server};
 use semel::sink::{Destination, Sink};
 use serde_json::{Value, json};
 
+pub use super::files::file;
 use super::nats::Streams;
 use super::rabbitmq::Management;
 use super::{Broker, Stored, Subject};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use semel::message::{Header, Message};
-use semel::source::{Delivery, Gather, Received, Source, SourceError, Tag};
+use semel::source::{Delivery, Gather, Received, Seen, Source, SourceError, Tag};
 
 use super::machine::Simulated;
 use super::world::{Event, Known};
@@ -111,6 +111,10 @@ impl Drop for Connected {
 impl Source for Connected {
     fn name(&self) -> &str {
         "queue"
+    }
+
+    async fn check(&self) -> Result<Seen, SourceError> {
+        Ok(Seen::default())
     }
 
     async fn receive(&mut self, gather: Gather) -> Result<Received, SourceError> {

@@ -18,6 +18,7 @@ use crate::store::StreamState;
 
 mod brokers;
 mod group;
+pub mod leased;
 mod store;
 mod topics;
 mod transactions;
@@ -92,14 +93,15 @@ pub fn check(config: &Config, clock: &dyn Clock) -> Facts {
         "promise",
         "kafka to kafka: exactly once, as seen by a read_committed reader (isolation.level=read_committed downstream)",
     );
-    let claims = store::check(&mut facts, config, clock);
+    let claims = store::check(&mut facts, &config.store, config.identity.workers, config.retention.bounds, clock);
     let streams = claims.as_ref().and_then(|claims| {
         let streams = claims.ask(|store| async move { store.streams().await });
         streams.map_err(|error| facts.fail("lanes", chain(&error))).ok()
     });
     let Some(groups) = brokers::check(&mut facts, config) else { return facts };
     let all_there = topics::check(&mut facts, config, &groups);
-    transactions::check(&mut facts, config);
+    let own = config.identity.transactional_id(0);
+    transactions::check(&mut facts, &wiring::sink_cluster(config), &own, config.sink.transaction_timeout);
     let members = group::check(&mut facts, config, &groups);
     if all_there {
         lanes(&mut facts, config, claims.as_ref(), streams.as_deref(), members);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Facts;
 use crate::clock::Clock;
+use crate::config::mask;
 use crate::config::store::{Postgres, Store};
-use crate::config::{Config, mask};
 use crate::key::Bounds;
 use crate::pipeline::operator::Claims;
 use crate::pipeline::{chain, counted};
@@ -19,10 +19,16 @@ use crate::store::postgres::migrate::SCHEMA_VERSION;
 const CLOCK_DIFFERENCE_MS_MAX: i64 = 2_000;
 
 /// The store, where it is fit for claims.
-pub(super) fn check(facts: &mut Facts, config: &Config, clock: &dyn Clock) -> Option<Claims> {
-    let claims = match &config.store {
+pub(super) fn check(
+    facts: &mut Facts,
+    store: &Store,
+    workers: usize,
+    bounds: Bounds,
+    clock: &dyn Clock,
+) -> Option<Claims> {
+    let claims = match store {
         Store::Embedded { folder } => {
-            let opened = Claims::open(&config.store);
+            let opened = Claims::open(store);
             match &opened {
                 Ok(_) => facts.ok("store", format!("embedded in {}", folder.display())),
                 Err(_) if !folder.exists() => {
@@ -34,12 +40,12 @@ pub(super) fn check(facts: &mut Facts, config: &Config, clock: &dyn Clock) -> Op
             opened.ok()?
         }
         Store::Postgres(postgres) => {
-            let (claims, may_tend) = server(facts, postgres, config.identity.workers, clock)?;
-            weeks(facts, &claims, config.retention.bounds, clock.now(), may_tend);
+            let (claims, may_tend) = server(facts, postgres, workers, clock)?;
+            weeks(facts, &claims, bounds, clock.now(), may_tend);
             return Some(claims);
         }
     };
-    weeks(facts, &claims, config.retention.bounds, clock.now(), true);
+    weeks(facts, &claims, bounds, clock.now(), true);
     Some(claims)
 }
 

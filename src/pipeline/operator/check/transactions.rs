@@ -4,17 +4,16 @@
 //! would fence it, so one is used that no instance can have: `semel.<pipeline>.<instance>.check`, which needs the same
 //! privileges where they are given on the prefix, as they are to be. The broker forgets it after a week.
 
+use std::time::Duration;
+
 use super::{ASK, Facts};
-use crate::config::Config;
-use crate::pipeline::transactional::wiring;
+use crate::kafka::client::ClusterOptions;
 use crate::sink::kafka::probe;
 
-pub(super) fn check(facts: &mut Facts, config: &Config) {
-    let own = config.identity.transactional_id(0);
-    let prefix = own.rsplit_once('.').map_or(own.as_str(), |(prefix, _)| prefix);
-    let timeout = config.sink.transaction_timeout;
+pub(super) fn check(facts: &mut Facts, cluster: &ClusterOptions, own: &str, timeout: Duration) {
+    let prefix = own.rsplit_once('.').map_or(own, |(prefix, _)| prefix);
     let about = "transactions";
-    match probe(&wiring::sink_cluster(config), &format!("{prefix}.check"), timeout, ASK) {
+    match probe(cluster, &format!("{prefix}.check"), timeout, ASK) {
         Ok(()) => facts.ok(about, format!("transactional ids {prefix}.* may be used, {} ms each", timeout.as_millis())),
         Err(error) => facts.fail(about, refusal(prefix, &error)),
     }
