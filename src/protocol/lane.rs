@@ -19,7 +19,8 @@ pub struct Token(pub i64);
 pub type Position = i64;
 
 /// Identity of a stream, as the store keeps it: `kafka:<cluster>/<group>/<topic>/<topic id>/<partition>`, where the id
-/// tells a topic from the one that had its name before and the name tells that they are of one name; or, of an
+/// tells a topic from the one that had its name before and the name tells that they are of one name; `partition:` and the
+/// same where the store knows what is settled, since the sink has no transactions; or, of an
 /// instance ([`crate::protocol::slot`]), `slot:<pipeline>/<instance>` where the store knows what is settled, and
 /// `kafka-slot:<cluster>/<pipeline>/<instance>` where Kafka does. Whoever takes a slot must know which.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,6 +29,11 @@ pub struct StreamId(Box<str>);
 impl StreamId {
     pub fn kafka(cluster: &str, group: &str, (name, id): (&str, &TopicId), partition: i32) -> StreamId {
         StreamId(format!("kafka:{cluster}/{group}/{name}/{id}/{partition}").into())
+    }
+
+    /// The same for a sink without transactions: the store knows what is settled.
+    pub fn partition(cluster: &str, group: &str, (name, id): (&str, &TopicId), partition: i32) -> StreamId {
+        StreamId(format!("partition:{cluster}/{group}/{name}/{id}/{partition}").into())
     }
 
     /// An instance's slot. A pipeline's name has no slash in it.
@@ -59,7 +65,16 @@ impl StreamId {
     /// What [`StreamId::kafka`] put together; None for a stream of another kind of source. A group's name may hold
     /// slashes, a topic's and ids do not.
     pub fn as_kafka(&self) -> Option<KafkaStream<'_>> {
-        let (cluster, rest) = self.0.strip_prefix("kafka:")?.split_once('/')?;
+        self.taken_apart("kafka:")
+    }
+
+    /// What [`StreamId::partition`] put together, as [`StreamId::as_kafka`].
+    pub fn as_partition(&self) -> Option<KafkaStream<'_>> {
+        self.taken_apart("partition:")
+    }
+
+    fn taken_apart(&self, kind: &str) -> Option<KafkaStream<'_>> {
+        let (cluster, rest) = self.0.strip_prefix(kind)?.split_once('/')?;
         let (rest, partition) = rest.rsplit_once('/')?;
         let (rest, topic) = rest.rsplit_once('/')?;
         let (group, name) = rest.rsplit_once('/')?;
@@ -206,6 +221,15 @@ mod tests {
             let found = stream.as_kafka().map(|of| (of.cluster, of.group, of.name, of.topic, of.partition));
             assert_eq!(found, right, "{why}");
         }
+    }
+
+    #[test]
+    fn partitions_of_both_kinds_are_told_apart() {
+        let of = ("c", "a/b", ("orders", &TopicId("t".into())), 3);
+        let (kafka, plain) = (StreamId::kafka(of.0, of.1, of.2, of.3), StreamId::partition(of.0, of.1, of.2, of.3));
+        assert_eq!(kafka.as_kafka(), plain.as_partition());
+        assert!(plain.as_partition().is_some() && plain.as_kafka().is_none() && kafka.as_partition().is_none());
+        assert!(!plain.is_slot() && plain.as_slot_in_kafka().is_none());
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! What a store promises to pipelines whose sources have no offsets: the lanes of instances.
+//! What a store promises where it is told how far a lane is settled: the lanes of instances, and those of partitions whose
+//! sink has no transactions.
 //!
-//! A slot is a stream ([`StreamId::slot`]) whose open lane has, beside what a Kafka partition's has, a *settled*
-//! position and a *lease*. [`crate::protocol::slot`] says what they mean and decides; the model of it in the tests
+//! A slot is a stream ([`StreamId::slot`], [`StreamId::partition`]) whose open lane has, beside what a Kafka partition's has
+//! otherwise, a *settled* position and a *lease*. [`crate::protocol::slot`] says what they mean and decides; the model of it in the tests
 //! (`tests/protocol/slots/store.rs`) is what each call here has to do. On top of [`ClaimStore`]'s promises:
 //!
 //! 1. **One read.** A claim that was in the way and its lane are reported as one statement read them, and a claim that
@@ -34,8 +35,10 @@ pub struct Reserve<'a> {
     pub lease: Duration,
     /// Distinct keys, ascending by (event id, week); each has a position of its own on the guard's lane.
     pub rows: &'a [SlotAsk],
-    /// The name that claims keep of where their messages came from: a queue, `tenant/table`.
+    /// The name that claims keep of where their messages came from: a queue, `tenant/table`, a topic.
     pub origin: &'a Arc<str>,
+    /// Of a partition's lane: claims keep it, and their positions as offsets.
+    pub partition: Option<i32>,
     pub first_seen_at: EventTime,
 }
 
@@ -90,6 +93,24 @@ pub struct OpenSlotLane {
     pub claimed_above: bool,
 }
 
+/// A stream as its next owner finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamSeen {
+    pub owner: Token,
+    pub open: Option<LaneStanding>,
+    /// Of the open lane.
+    pub opened_for: Option<LaneFor>,
+}
+
+/// How far an open lane is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneStanding {
+    pub lane: LaneId,
+    pub settled: Position,
+    /// Zero where it has lapsed.
+    pub lease_left: Duration,
+}
+
 /// Taking a slot for a sink without transactions: release what the lane before left unsettled, close it, open `lane`.
 /// One commit.
 #[derive(Debug, Clone)]
@@ -129,7 +150,7 @@ pub enum TakenSlot {
     Leased { left: Duration },
 }
 
-/// The last step of taking a slot whose truth is in Kafka: only where `token` owns it and `cut.prev` is its open lane,
+/// The last step of taking a slot whose truth is in Kafka, or a partition: only where `token` owns it and `cut.prev` is its open lane,
 /// else [`StoreError::NotOwner`]. One commit.
 #[derive(Debug, Clone)]
 pub struct OpenSlot<'a> {
@@ -138,6 +159,8 @@ pub struct OpenSlot<'a> {
     pub lane: LaneId,
     /// None where the slot never had a lane.
     pub cut: Option<Cut>,
+    /// Of the lane to be opened: where it begins.
+    pub settled: Position,
     pub lane_for: &'a LaneFor,
     pub lease: Duration,
     pub now: EventTime,
@@ -163,6 +186,13 @@ pub trait SlotStore: ClaimStore {
         to: Position,
     ) -> Result<u64, StoreError>;
 
+    /// Deletes these claims of the guard's lane, each at exactly its position: surely not published. Answers how many there
+    /// were. One commit; reads no other claim.
+    async fn give_back(&self, guard: Guard, scope: &Scope, claims: &[SlotAsk]) -> Result<u64, StoreError>;
+
+    /// None where nobody ever took the stream. One round trip; reads no claim.
+    async fn standing(&self, stream: &StreamId) -> Result<Option<StreamSeen>, StoreError>;
+
     /// None where the slot was never taken. One round trip.
     async fn slot(&self, slot: &StreamId) -> Result<Option<Slot>, StoreError>;
 
@@ -172,7 +202,7 @@ pub trait SlotStore: ClaimStore {
     /// [`StoreError::NotOwner`] where neither `instead_of` nor already `token` stands there.
     async fn take_slot(&self, take: &TakeSlot<'_>) -> Result<TakenSlot, StoreError>;
 
-    /// For a slot whose truth is in Kafka: the token alone, in place of `instead_of` (None: the slot has no row). With
+    /// For a slot whose truth is in Kafka, or a partition: the token alone, in place of `instead_of` (None: the slot has no row). With
     /// `own` no lease is waited for; without, [`TakenSlot::Leased`] where one runs.
     async fn write_token(
         &self,

@@ -139,6 +139,7 @@ impl Lane {
             lease,
             rows,
             origin: &origin,
+            partition: None,
             first_seen_at: shared.clock.now(),
         };
         let began = Instant::now();

@@ -228,7 +228,7 @@ impl Worker {
         loop {
             let (Guard { lane, token }, now) = (guard, self.clock.now());
             let Wanted { slot, lease, .. } = wanted;
-            let open = OpenSlot { slot, token, lane, cut, lane_for: &lane_for, lease: *lease, now };
+            let open = OpenSlot { slot, token, lane, cut, settled: 0, lane_for: &lane_for, lease: *lease, now };
             match self.store.open_slot(&open).await {
                 Ok(released) => {
                     counter!(names::RELEASED).increment(released);

@@ -99,6 +99,7 @@ impl Worker {
                 lease: self.options.lease,
                 rows: &asks,
                 origin: &self.keyer.origin,
+                partition: None,
                 first_seen_at: self.clock.now(),
             };
             match self.store.reserve(&reserve).await {
@@ -304,7 +305,12 @@ fn end(answer: &Published) -> End {
 const KEYS_A_LINE: usize = 100;
 
 /// A second copy that somebody finds is accounted for by its idempotency key.
-fn log_keys(messages: &[Outgoing], answers: &[Published], which: impl Fn(&Published) -> bool, text: &'static str) {
+pub(crate) fn log_keys(
+    messages: &[Outgoing],
+    answers: &[Published],
+    which: impl Fn(&Published) -> bool,
+    text: &'static str,
+) {
     let those: Vec<(&Outgoing, &Published)> =
         messages.iter().zip(answers).filter(|(_, answer)| which(answer)).collect();
     for some in those.chunks(KEYS_A_LINE) {

@@ -219,6 +219,7 @@ impl Worker {
                 lease,
                 rows: &[],
                 origin: &self.keyer.origin,
+                partition: None,
                 first_seen_at: self.clock.now(),
             };
             match self.store.reserve(&reserve).await {

@@ -119,9 +119,11 @@ impl<'a> Draft<'a> {
         scope: u32,
         (lane, origin): (LaneId, u32),
         ask: &SlotAsk,
+        is_offset: bool,
     ) -> Result<Claimed, Trouble> {
         key::write(&mut self.key, scope, &ask.event_id);
-        self.claim_at(ask.week, Coordinate { lane, position: ask.position }, origin, None)
+        let offset = is_offset.then_some(ask.position);
+        self.claim_at(ask.week, Coordinate { lane, position: ask.position }, origin, offset)
     }
 
     /// Claims the key that is in `self.key`. The keys of a window are distinct.
@@ -208,9 +210,9 @@ impl<'a> Draft<'a> {
         number
     }
 
-    /// The number of a slot's origin. It has no partition, and its claims no offset.
-    pub(super) fn slot_origin(&mut self, lane: LaneId, topic: &Arc<str>) -> u32 {
-        self.inner.origins.get_or_draw(&Origin { lane: Some(lane), topic: topic.clone(), partition: None })
+    /// The number of a slot's origin.
+    pub(super) fn slot_origin(&mut self, lane: LaneId, topic: &Arc<str>, partition: Option<i32>) -> u32 {
+        self.inner.origins.get_or_draw(&Origin { lane: Some(lane), topic: topic.clone(), partition })
     }
 
     /// A record of the caller's own that becomes durable with the claims.

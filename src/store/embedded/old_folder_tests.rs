@@ -124,6 +124,7 @@ fn what_an_earlier_version_wrote_means_the_same() {
             lease: std::time::Duration::ZERO,
             rows: &rows,
             origin: &"queue".into(),
+            partition: None,
             first_seen_at: now,
         };
         let answers = store.reserve(&reserve).await.expect("reserved");

@@ -33,8 +33,8 @@ struct Lease {
 impl SlotLane {
     const FORMAT: u8 = 1;
 
-    pub fn opened(lease: Duration) -> SlotLane {
-        SlotLane { settled: 0, unsettled: true, lease: Some(Lease::from_now(lease)) }
+    pub fn opened(settled: Position, lease: Duration) -> SlotLane {
+        SlotLane { settled, unsettled: true, lease: Some(Lease::from_now(lease)) }
     }
 
     pub fn raised(self, committed: Position) -> SlotLane {
@@ -109,7 +109,8 @@ mod tests {
     #[test]
     fn all_but_the_lease_comes_back() {
         let long = Duration::from_secs(3600);
-        for (lane, unsettled) in [(SlotLane::opened(long).raised(7), true), (SlotLane::opened(long).raised(-3), false)]
+        for (lane, unsettled) in
+            [(SlotLane::opened(0, long).raised(7), true), (SlotLane::opened(0, long).raised(-3), false)]
         {
             let lane = lane.closed(unsettled);
             assert!(lane.lease_left() > long / 2 && !lane.seen(true).lapsed);
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn settled_never_falls_and_a_lease_of_any_length_is_one() {
-        let lane = SlotLane::opened(Duration::ZERO).raised(5).raised(3);
+        let lane = SlotLane::opened(0, Duration::ZERO).raised(5).raised(3);
         assert_eq!((lane.settled, lane.seen(true).lapsed), (5, true));
         assert!(!lane.renewed(Duration::MAX).seen(true).lapsed);
         assert!(lane.renewed(Duration::MAX).renewed(Duration::ZERO).seen(true).lapsed, "the last one counts");

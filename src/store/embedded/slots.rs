@@ -17,11 +17,14 @@ use super::draft::Draft;
 use super::inner::Inner;
 use super::slot_lanes::SlotLane;
 use super::{EmbeddedStore, Trouble};
+use crate::protocol::event::Scope;
 use crate::protocol::lane::{LaneId, Position, StreamId, Token};
 use crate::protocol::slot::LaneSeen;
 use crate::protocol::verdict::Claimed;
-use crate::store::slots::{OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotStore, TakeSlot, TakenSlot};
-use crate::store::{Guard, StoreError};
+use crate::store::slots::{
+    LaneStanding, OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot,
+};
+use crate::store::{Guard, Refused, StoreError};
 
 #[async_trait]
 impl SlotStore for EmbeddedStore {
@@ -36,9 +39,11 @@ impl SlotStore for EmbeddedStore {
             draft.set_slot_lane(lane, of_slot);
             let mut answers = Vec::with_capacity(reserve.rows.len());
             if !reserve.rows.is_empty() {
-                let (scope, origin) = (draft.scope(reserve.scope), draft.slot_origin(lane, reserve.origin));
+                let scope = draft.scope(reserve.scope);
+                let origin = draft.slot_origin(lane, reserve.origin, reserve.partition);
+                let is_offset = reserve.partition.is_some();
                 for row in reserve.rows {
-                    answers.push(match draft.claim_on_slot(scope, (lane, origin), row)? {
+                    answers.push(match draft.claim_on_slot(scope, (lane, origin), row, is_offset)? {
                         Claimed::Inserted => Reserved::Inserted,
                         Claimed::Held(holder) => Reserved::InTheWay(Some(draft.conflicting(holder))),
                     });
@@ -58,6 +63,22 @@ impl SlotStore for EmbeddedStore {
         to: Position,
     ) -> Result<u64, StoreError> {
         self.run(|inner| inner.release_on_slot(guard, committed, published, from..to))
+    }
+
+    async fn give_back(&self, guard: Guard, scope: &Scope, claims: &[SlotAsk]) -> Result<u64, StoreError> {
+        let claim = |SlotAsk { event_id, week, position }: &SlotAsk| {
+            let (event_id, week, lane, position) = (event_id.clone(), *week, guard.lane, *position);
+            Refused { event_id, week, lane, position }
+        };
+        let claims: Vec<Refused> = claims.iter().map(claim).collect();
+        self.run(|inner| {
+            inner.guarded_slot_lane(guard)?;
+            inner.forget_refused(scope, &claims)
+        })
+    }
+
+    async fn standing(&self, stream: &StreamId) -> Result<Option<StreamSeen>, StoreError> {
+        self.run(|inner| Ok(inner.standing(stream)))
     }
 
     async fn slot(&self, slot: &StreamId) -> Result<Option<Slot>, StoreError> {
@@ -96,6 +117,16 @@ impl Inner {
         self.check_guard(guard)?;
         // A partition's lane is no slot's.
         self.slot_lanes.get(&guard.lane).copied().ok_or(Trouble::NotOwner)
+    }
+
+    fn standing(&self, stream: &StreamId) -> Option<StreamSeen> {
+        let row = self.streams.get(stream)?;
+        let lane = |lane: LaneId| {
+            let settled = self.lane_seen(lane)?.settled;
+            let lease_left = self.slot_lanes.get(&lane).map_or(Duration::MAX, SlotLane::lease_left);
+            Some(LaneStanding { lane, settled, lease_left })
+        };
+        Some(StreamSeen { owner: row.owner, open: row.open.and_then(lane), opened_for: row.opened_for.clone() })
     }
 
     fn slot(&self, slot: &StreamId) -> Result<Option<Slot>, Trouble> {

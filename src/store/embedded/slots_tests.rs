@@ -80,6 +80,7 @@ impl World {
             lease,
             rows: &rows,
             origin: &"queue".into(),
+            partition: None,
             first_seen_at: FIRST_SEEN,
         };
         let answers = self.runtime.block_on(store.reserve(&reserve))?;

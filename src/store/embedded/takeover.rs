@@ -49,7 +49,7 @@ impl Inner {
             slot: take.slot,
             guard: Guard { lane: take.lane, token: take.token },
             lane_for: take.lane_for,
-            of_slot: SlotLane::opened(take.lease),
+            of_slot: SlotLane::opened(0, take.lease),
         };
         let released = self.replace(change, closed, opened)?;
         Ok(TakenSlot::Taken { released })
@@ -109,7 +109,7 @@ impl Inner {
             slot: open.slot,
             guard: Guard { lane: open.lane, token: open.token },
             lane_for: open.lane_for,
-            of_slot: SlotLane::opened(open.lease),
+            of_slot: SlotLane::opened(open.settled, open.lease),
         };
         self.replace(change, closed, opened)
     }

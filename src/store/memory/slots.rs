@@ -8,12 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Body, Inner, Lane, MemoryStore, Stream};
+use super::{Body, Inner, Key, Lane, MemoryStore, Stream};
+use crate::protocol::event::Scope;
 use crate::protocol::lane::{Holder, LaneId, Position, StreamId, Token};
 use crate::protocol::slot::{Conflicting, LaneSeen};
 use crate::protocol::verdict::Claimed;
 use crate::store::slots::{
-    OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore, TakeSlot, TakenSlot, lane_seen,
+    LaneStanding, OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot,
+    lane_seen,
 };
 use crate::store::{Guard, LaneFor, StoreError};
 
@@ -115,9 +117,9 @@ impl Inner {
     }
 
     /// In place of whatever the slot had open.
-    fn open_on(&mut self, slot: &StreamId, guard: Guard, lane_for: &LaneFor, lease: Duration) {
+    fn open_on(&mut self, slot: &StreamId, guard: Guard, lane_for: &LaneFor, (settled, lease): (Position, Duration)) {
         let lease_until = self.clock.now().saturating_add(lease);
-        let lane = Lane { stream: slot.clone(), of_slot: Some(OfSlot { settled: 0, lease_until }) };
+        let lane = Lane { stream: slot.clone(), of_slot: Some(OfSlot { settled, lease_until }) };
         self.lanes.insert(guard.lane, lane);
         let opened_for = Some(lane_for.clone());
         let row = Stream { owner: guard.token, open: Some(guard.lane), drained: None, opened_for };
@@ -128,8 +130,8 @@ impl Inner {
         let claim = Body {
             holder: Holder { lane: Some(reserve.guard.lane), position: row.position },
             topic: reserve.origin.to_string(),
-            partition: None,
-            offset: None,
+            partition: reserve.partition,
+            offset: reserve.partition.map(|_| row.position),
             first_seen_at: reserve.first_seen_at,
         };
         let key = (reserve.scope.clone(), row.event_id.clone(), row.week);
@@ -167,6 +169,31 @@ impl SlotStore for MemoryStore {
         inner.keep(guard.lane, published);
         let released = |holder: Holder| holder.lane == Some(guard.lane) && (from..to).contains(&holder.position);
         Ok(inner.delete(false, |_, row| released(row.holder)))
+    }
+
+    async fn give_back(&self, guard: Guard, scope: &Scope, claims: &[SlotAsk]) -> Result<u64, StoreError> {
+        let mut inner = self.lock();
+        inner.extended(guard)?;
+        let asked = |key: &Key, holder: Holder| {
+            let is = |one: &SlotAsk| {
+                let held_by = Holder { lane: Some(guard.lane), position: one.position };
+                key.0 == *scope && key.1 == one.event_id && key.2 == one.week && holder == held_by
+            };
+            claims.iter().any(is)
+        };
+        Ok(inner.delete(false, |key, row| asked(key, row.holder)))
+    }
+
+    async fn standing(&self, stream: &StreamId) -> Result<Option<StreamSeen>, StoreError> {
+        let inner = self.lock();
+        let Some(Stream { owner, open, opened_for, .. }) = inner.streams.get(stream) else { return Ok(None) };
+        let lane = |lane: LaneId| {
+            let settled = inner.seen(lane)?.settled;
+            let lease_left = inner.lease_left(lane).unwrap_or(Duration::MAX);
+            Some(LaneStanding { lane, settled, lease_left })
+        };
+        let (open, opened_for) = (open.and_then(lane), opened_for.clone());
+        Ok(Some(StreamSeen { owner: *owner, open, opened_for }))
     }
 
     async fn slot(&self, slot: &StreamId) -> Result<Option<Slot>, StoreError> {
@@ -212,7 +239,7 @@ impl SlotStore for MemoryStore {
                 |Holder { lane, position }| lane == Some(open) && position >= settled && !in_doubt.contains(&position);
             released = inner.delete(false, |_, row| unsent(row.holder));
         }
-        inner.open_on(take.slot, Guard { lane: take.lane, token: take.token }, take.lane_for, take.lease);
+        inner.open_on(take.slot, Guard { lane: take.lane, token: take.token }, take.lane_for, (0, take.lease));
         Ok(TakenSlot::Taken { released })
     }
 
@@ -253,7 +280,12 @@ impl SlotStore for MemoryStore {
             lane.settled = lane.settled.max(cut.cut);
             released = inner.delete_unsettled(false, cut.prev, cut.cut);
         }
-        inner.open_on(open.slot, Guard { lane: open.lane, token: open.token }, open.lane_for, open.lease);
+        inner.open_on(
+            open.slot,
+            Guard { lane: open.lane, token: open.token },
+            open.lane_for,
+            (open.settled, open.lease),
+        );
         Ok(released)
     }
 

@@ -28,12 +28,15 @@ use tokio_postgres::types::Type;
 use super::PostgresStore;
 use super::claim::{Index, Rounds, day_of};
 use super::error::{is_missing_partition, rolled_back, unexpected};
+use super::lanes::stream_of;
 use super::params::{Day, Param, Stamp};
 use super::pool::Ended;
+use crate::protocol::event::Scope;
 use crate::protocol::lane::{Holder, LaneId, Position, StreamId, Token};
 use crate::protocol::slot::Conflicting;
 use crate::store::slots::{
-    OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore, TakeSlot, TakenSlot, lane_seen,
+    LaneStanding, OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot,
+    lane_seen,
 };
 use crate::store::{Guard, StoreError};
 
@@ -95,6 +98,44 @@ impl SlotStore for PostgresStore {
         }
     }
 
+    async fn give_back(&self, guard: Guard, scope: &Scope, claims: &[SlotAsk]) -> Result<u64, StoreError> {
+        let ids: Vec<&str> = claims.iter().map(|claim| claim.event_id.as_str()).collect();
+        let days: Vec<Day> = claims.iter().map(|claim| day_of(claim.week)).collect::<Result<_, _>>()?;
+        let positions: Vec<i64> = claims.iter().map(|claim| claim.position).collect();
+        let mut distinct = days.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let params: [Param<'_>; 7] = [
+            (&guard.lane.0, Type::INT8),
+            (&guard.token.0, Type::INT8),
+            (&scope.as_str(), Type::TEXT),
+            (&ids, Type::TEXT_ARRAY),
+            (&days, Type::DATE_ARRAY),
+            (&positions, Type::INT8_ARRAY),
+            (&distinct, Type::DATE_ARRAY),
+        ];
+        let rows = self.pool.rows(&self.limits, include_str!("sql/give_back.sql"), &params).await?;
+        match counts(&rows)? {
+            (0, _) => Err(StoreError::NotOwner),
+            (_, given_back) => Ok(given_back),
+        }
+    }
+
+    async fn standing(&self, stream: &StreamId) -> Result<Option<StreamSeen>, StoreError> {
+        let params: [Param<'_>; 1] = [(&stream.as_str(), Type::TEXT)];
+        let rows = self.pool.rows(&self.limits, include_str!("sql/read_standing.sql"), &params).await?;
+        Ok(rows.first().map(|row| {
+            let (open, opened_for) = stream_of(row, 0);
+            let lease_left = left(row.get(6));
+            let open = open.map(|found| LaneStanding {
+                lane: found.open,
+                settled: lane_seen(row.get(5), true, lease_left).settled,
+                lease_left: lease_left.unwrap_or(Duration::MAX),
+            });
+            StreamSeen { owner: Token(row.get(4)), open, opened_for }
+        }))
+    }
+
     async fn slot(&self, slot: &StreamId) -> Result<Option<Slot>, StoreError> {
         let params: [Param<'_>; 1] = [(&slot.as_str(), Type::TEXT)];
         let rows = self.pool.rows(&self.scan_limits, include_str!("sql/read_slot.sql"), &params).await?;
@@ -138,7 +179,7 @@ impl PostgresStore {
         let ids: Vec<&str> = reserve.rows.iter().map(|row| row.event_id.as_str()).collect();
         let days: Vec<Day> = reserve.rows.iter().map(|row| day_of(row.week)).collect::<Result<_, _>>()?;
         let positions: Vec<i64> = reserve.rows.iter().map(|row| row.position).collect();
-        let params: [Param<'_>; 10] = [
+        let params: [Param<'_>; 11] = [
             (&reserve.scope.as_str(), Type::TEXT),
             (&Stamp(reserve.first_seen_at), Type::TIMESTAMPTZ),
             (&&**reserve.origin, Type::TEXT),
@@ -149,6 +190,7 @@ impl PostgresStore {
             (&ids, Type::TEXT_ARRAY),
             (&days, Type::DATE_ARRAY),
             (&positions, Type::INT8_ARRAY),
+            (&reserve.partition, Type::INT4),
         ];
         let ended = self.pool.run(&self.limits, include_str!("sql/reserve_window.sql"), &params).await?;
         let answer = match ended {

@@ -103,7 +103,7 @@ async fn take_locked(lease: &mut Lease, take: &TakeSlot<'_>) -> Result<Done<Take
         released = count(&lease.rows(include_str!("sql/delete_unsent.sql"), &params).await?)?;
         close(lease, open.0, Some(settled), Stamp(take.now)).await?;
     }
-    open_on(lease, take.slot, Guard { lane: take.lane, token: take.token }, take.lane_for, (take.lease, take.now))
+    open_on(lease, take.slot, Guard { lane: take.lane, token: take.token }, take.lane_for, (0, take.lease), take.now)
         .await?;
     Ok(Done::Write(TakenSlot::Taken { released }))
 }
@@ -145,8 +145,15 @@ async fn open_locked(lease: &mut Lease, open: &OpenSlot<'_>) -> Result<Done<u64>
         released = count(&lease.rows(include_str!("sql/delete_unsettled.sql"), &params).await?)?;
         close(lease, cut.prev.0, Some(cut.cut), Stamp(open.now)).await?;
     }
-    open_on(lease, open.slot, Guard { lane: open.lane, token: open.token }, open.lane_for, (open.lease, open.now))
-        .await?;
+    open_on(
+        lease,
+        open.slot,
+        Guard { lane: open.lane, token: open.token },
+        open.lane_for,
+        (open.settled, open.lease),
+        open.now,
+    )
+    .await?;
     Ok(Done::Write(released))
 }
 
@@ -189,16 +196,18 @@ async fn open_on(
     slot: &StreamId,
     guard: Guard,
     lane_for: &LaneFor,
-    (length, now): (Duration, EventTime),
+    (settled, length): (Position, Duration),
+    now: EventTime,
 ) -> Result<(), StoreError> {
     let LaneFor { scope, recipe } = lane_for;
-    let params: [Param<'_>; 6] = [
+    let params: [Param<'_>; 7] = [
         (&guard.lane.0, Type::INT8),
         (&slot.as_str(), Type::TEXT),
         (&scope.as_str(), Type::TEXT),
         (recipe, Type::TEXT),
         (&Stamp(now), Type::TIMESTAMPTZ),
         (&micros(length), Type::INT8),
+        (&settled, Type::INT8),
     ];
     if lease.rows(include_str!("sql/record_slot_lane.sql"), &params).await?.is_empty() {
         return Err(StoreError::NotOwner);

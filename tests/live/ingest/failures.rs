@@ -324,8 +324,8 @@ async fn held_elsewhere(subject: &Subject, id: &str, lease: Duration) -> (Stream
     let event_id = EventId::encode(id.as_bytes()).expect("an id");
     let rows = [SlotAsk { event_id, week: Week::UNDATED, position: 0 }];
     let origin = Arc::from("elsewhere");
-    let reserve =
-        Reserve { guard, scope: &scope, committed: 0, lease, rows: &rows, origin: &origin, first_seen_at: now };
+    let (scope, rows, origin) = (&scope, &rows, &origin);
+    let reserve = Reserve { guard, scope, committed: 0, lease, rows, origin, partition: None, first_seen_at: now };
     subject.store.reserve(&reserve).await.expect("a claim");
     (slot, guard)
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use semel::protocol::event::{EventId, EventTime, Scope, Week};
 use semel::protocol::lane::{LaneId, Position, StoreId, StreamId, Token};
 use semel::protocol::verdict::Claimed;
-use semel::store::slots::{OpenSlot, Reserve, Reserved, Slot, SlotStore, TakeSlot, TakenSlot};
+use semel::store::slots::{OpenSlot, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot};
 use semel::store::{
     Claim, ClaimStore, ClaimWindow, Free, Guard, OpenLane, Refused, Room, StoreError, StreamState, Take, Taken,
     TryClaim,
@@ -177,6 +177,14 @@ impl SlotStore for Watched {
                 Err(fail.error())
             }
         }
+    }
+
+    async fn give_back(&self, guard: Guard, scope: &Scope, claims: &[SlotAsk]) -> Result<u64, StoreError> {
+        self.inner.give_back(guard, scope, claims).await
+    }
+
+    async fn standing(&self, stream: &StreamId) -> Result<Option<StreamSeen>, StoreError> {
+        self.inner.standing(stream).await
     }
 
     async fn slot(&self, slot: &StreamId) -> Result<Option<Slot>, StoreError> {

@@ -12,7 +12,9 @@ use semel::protocol::lane::{Holder, LaneId, Position, StoreId, StreamId, Token};
 use semel::protocol::slot::Conflicting;
 use semel::protocol::verdict::Claimed;
 use semel::store::memory::MemoryStore;
-use semel::store::slots::{Former, OpenSlot, Reserve, Reserved, Slot, SlotAsk, SlotStore, TakeSlot, TakenSlot};
+use semel::store::slots::{
+    Former, OpenSlot, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot,
+};
 use semel::store::{
     Claim, ClaimStore, ClaimWindow, Free, Guard, LaneFor, OpenLane, Refused, Room, StoreError, StreamState, Take,
     Taken, TryClaim,
@@ -32,6 +34,7 @@ pub enum Statement {
         lease: Duration,
         rows: Vec<SlotAsk>,
         origin: Arc<str>,
+        partition: Option<i32>,
         first_seen_at: EventTime,
     },
     Release {
@@ -74,9 +77,10 @@ impl Statement {
     /// Carries it out, now. `late`: nobody waits for the answer.
     pub fn carry_out(&self, store: &MemoryStore, known: &mut Known, late: bool) -> Result<Answer, StoreError> {
         match self {
-            Statement::Reserve { guard, scope, committed, lease, rows, origin, first_seen_at } => {
+            Statement::Reserve { guard, scope, committed, lease, rows, origin, partition, first_seen_at } => {
                 let (guard, committed, lease, first_seen_at) = (*guard, *committed, *lease, *first_seen_at);
-                let reserve = Reserve { guard, scope, committed, lease, rows, origin, first_seen_at };
+                let partition = *partition;
+                let reserve = Reserve { guard, scope, committed, lease, rows, origin, partition, first_seen_at };
                 let answers = now(store.reserve(&reserve))?;
                 let inserted = rows.iter().zip(&answers).filter(|(_, answer)| **answer == Reserved::Inserted);
                 inserted.for_each(|(row, _)| known.claimed(row.event_id.as_str().parse().expect("a number"), lease));
@@ -189,9 +193,9 @@ impl Connected {
 #[async_trait]
 impl SlotStore for Connected {
     async fn reserve(&self, reserve: &Reserve<'_>) -> Result<Vec<Reserved>, StoreError> {
-        let Reserve { guard, scope, committed, lease, rows, origin, first_seen_at } = reserve.clone();
+        let Reserve { guard, scope, committed, lease, rows, origin, partition, first_seen_at } = reserve.clone();
         let (scope, rows, origin) = (scope.clone(), rows.to_vec(), Arc::clone(origin));
-        let asked = Statement::Reserve { guard, scope, committed, lease, rows, origin, first_seen_at };
+        let asked = Statement::Reserve { guard, scope, committed, lease, rows, origin, partition, first_seen_at };
         let Answer::Reserved(answers) = self.ask(asked).await? else { unreachable!("a reserve") };
         let mut again = Vec::with_capacity(answers.len());
         for (row, answer) in reserve.rows.iter().zip(answers) {
@@ -211,6 +215,14 @@ impl SlotStore for Connected {
         let asked = Statement::Release { guard, committed, published: published.to_vec(), from, to };
         let Answer::Released(count) = self.ask(asked).await? else { unreachable!("a release") };
         Ok(count)
+    }
+
+    async fn give_back(&self, guard: Guard, scope: &Scope, claims: &[SlotAsk]) -> Result<u64, StoreError> {
+        self.store.give_back(guard, scope, claims).await
+    }
+
+    async fn standing(&self, stream: &StreamId) -> Result<Option<StreamSeen>, StoreError> {
+        self.store.standing(stream).await
     }
 
     async fn slot(&self, slot: &StreamId) -> Result<Option<Slot>, StoreError> {

@@ -219,6 +219,7 @@ fn the_privileges_listed_are_enough() {
             token: first.token,
             lane: first.lane,
             cut: None,
+            settled: 0,
             lane_for: &lane_for,
             lease: LONG,
             now: super::super::kit::NOW,

@@ -35,6 +35,7 @@ enum Call {
         committed: Position,
         lease: Duration,
         rows: Vec<SlotAsk>,
+        partition: Option<i32>,
     },
     Drop {
         guard: Guard,
@@ -62,7 +63,13 @@ enum Call {
         token: Token,
         lane: LaneId,
         cut: Option<Cut>,
+        settled: Position,
         lease: Duration,
+    },
+    Standing(StreamId),
+    Give {
+        guard: Guard,
+        rows: Vec<SlotAsk>,
     },
     Slot(StreamId),
     Whose(LaneId),
@@ -114,7 +121,8 @@ pub async fn one_after_another(subject: Subject) {
     // A history in which every call is refused shows nothing.
     let often = ["Reserve Ok", "Reserve another", "Drop Ok", "Drop another", "Take Ok", "Take another", "Take leased"];
     let also = ["Write Ok", "Write another", "Write leased", "Open Ok", "Open another", "Sweep Ok", "Slot Ok"];
-    for kind in often.into_iter().chain(also) {
+    let too = ["Give Ok", "Give another", "Standing Ok"];
+    for kind in often.into_iter().chain(also).chain(too) {
         assert!(answers.get(kind).is_some_and(|&times| times >= 10), "seed {seed}: {kind}: {answers:?}");
     }
 }
@@ -204,7 +212,8 @@ impl History {
                     let event_id = id(&self.event());
                     rows.insert((event_id.clone(), week), SlotAsk { event_id, week, position });
                 }
-                Call::Reserve { guard, committed, lease, rows: rows.into_values().collect() }
+                let partition = self.random.percent(30).then_some(3);
+                Call::Reserve { guard, committed, lease, rows: rows.into_values().collect(), partition }
             }
             40..50 => {
                 let (guard, committed, published) = (self.guard(&slot), self.position() / 3, self.positions());
@@ -232,7 +241,7 @@ impl History {
                 let open = self.stands.get(&slot).is_some_and(|(_, open)| open.is_some());
                 let cut =
                     (open != self.random.percent(10)).then(|| Cut { prev: self.lane(&slot), cut: self.position() });
-                Call::Open { slot, token, lane, cut, lease }
+                Call::Open { slot, token, lane, cut, settled: self.position() / 3, lease }
             }
             80..83 => Call::Slot(slot),
             83..85 => Call::Whose(self.lane(&slot)),
@@ -241,8 +250,14 @@ impl History {
                 Call::Sweep(self.one(&recent).expect("lanes"))
             }
             91..93 => Call::Partition(self.position()),
-            93..95 => Call::Try(self.event()),
-            95..98 => Call::Free(self.event()),
+            93 => Call::Standing(slot),
+            94..96 => {
+                let (guard, event_id) = (self.guard(&slot), id(&self.event()));
+                let row = SlotAsk { event_id, week: week(), position: self.position() };
+                Call::Give { guard, rows: vec![row] }
+            }
+            96 => Call::Try(self.event()),
+            97 => Call::Free(self.event()),
             _ => Call::Find(self.event()),
         }
     }
@@ -251,9 +266,18 @@ impl History {
 async fn perform(store: &dyn SlotStore, partition: &Writer, call: &Call) -> String {
     let (scope, lane_for, now) = (scope(), lane_for(), NOW);
     match call.clone() {
-        Call::Reserve { guard, committed, lease, rows } => {
+        Call::Reserve { guard, committed, lease, rows, partition } => {
             let (origin, rows): (Arc<str>, _) = (ORIGIN.into(), &rows[..]);
-            let reserve = Reserve { guard, scope: &scope, committed, lease, rows, origin: &origin, first_seen_at: now };
+            let reserve = Reserve {
+                guard,
+                scope: &scope,
+                committed,
+                lease,
+                rows,
+                origin: &origin,
+                partition,
+                first_seen_at: now,
+            };
             shown(store.reserve(&reserve).await)
         }
         Call::Drop { guard, committed, published, from, to } => {
@@ -270,8 +294,8 @@ async fn perform(store: &dyn SlotStore, partition: &Writer, call: &Call) -> Stri
             taken(store.take_slot(&take).await)
         }
         Call::Write { slot, token, instead_of, own } => taken(store.write_token(&slot, token, instead_of, own).await),
-        Call::Open { slot, token, lane, cut, lease } => {
-            let open = OpenSlot { slot: &slot, token, lane, cut, lane_for: &lane_for, lease, now };
+        Call::Open { slot, token, lane, cut, settled, lease } => {
+            let open = OpenSlot { slot: &slot, token, lane, cut, settled, lane_for: &lane_for, lease, now };
             shown(store.open_slot(&open).await)
         }
         Call::Slot(slot) => {
@@ -283,6 +307,15 @@ async fn perform(store: &dyn SlotStore, partition: &Writer, call: &Call) -> Stri
             });
             shown(slot)
         }
+        Call::Standing(stream) => {
+            let seen = store.standing(&stream).await.map(|seen| {
+                let open =
+                    |open: semel::store::slots::LaneStanding| (open.lane, open.settled, open.lease_left.is_zero());
+                seen.map(|seen| (seen.owner, seen.open.map(open), seen.opened_for))
+            });
+            shown(seen)
+        }
+        Call::Give { guard, rows } => shown(store.give_back(guard, &scope, &rows).await),
         Call::Whose(lane) => shown(store.slot_of(lane).await),
         Call::Sweep(lane) => shown(store.sweep(lane).await),
         Call::Partition(position) => {

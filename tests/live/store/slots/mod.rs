@@ -96,7 +96,8 @@ impl Run {
         rows.sort_by(|a, b| a.event_id.cmp(&b.event_id));
         let (scope, origin): (_, Arc<str>) = (scope(), ORIGIN.into());
         let (guard, first_seen_at) = (self.guard(), NOW);
-        let reserve = Reserve { guard, scope: &scope, committed, lease, rows: &rows, origin: &origin, first_seen_at };
+        let (rows, origin) = (&rows[..], &origin);
+        let reserve = Reserve { guard, scope: &scope, committed, lease, rows, origin, partition: None, first_seen_at };
         let answers = store.reserve(&reserve).await?;
         assert_eq!(answers.len(), rows.len(), "one answer a row");
         Ok(rows.iter().map(|row| row.event_id.as_str().to_owned()).zip(answers).collect())
@@ -151,11 +152,11 @@ macro_rules! slots {
     ($store:ident, $make:expr) => {
         slots!($store, $make;
             reserves: reserves, guarded, settled_never_falls, in_the_way, of_partitions, all_or_nothing,
-                refuses_bad_windows, windows_of_any_size, survives;
+                refuses_bad_windows, windows_of_any_size, survives, given_back, offsets;
             leases: of_reserves, of_others, of_ones_own, left_in_doubt, of_tokens;
             takes: first, repeated, once, published_for_ever, bounded_release, another_slot,
                 closed_by_hand;
-            opens: tokens, opened, guarded, slots_of_lanes;
+            opens: tokens, opened, guarded, slots_of_lanes, standings;
             races: one_inserts, one_taker, a_take_ends_reserves, of_one_lane, comes_and_goes;
             histories: one_after_another;
         );

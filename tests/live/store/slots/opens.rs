@@ -18,7 +18,9 @@ async fn open(
 ) -> Result<u64, StoreError> {
     let (lane_for, cut) = (lane_for(), cut.map(|(prev, cut)| Cut { prev: prev.lane, cut }));
     let Run { slot, lane, token } = run;
-    store.open_slot(&OpenSlot { slot, token: *token, lane: *lane, cut, lane_for: &lane_for, lease, now: NOW }).await
+    let (token, lane) = (*token, *lane);
+    let open = OpenSlot { slot, token, lane, cut, settled: 0, lane_for: &lane_for, lease, now: NOW };
+    store.open_slot(&open).await
 }
 
 /// Only in place of what was seen; of two that saw the same, the second is refused. May be repeated.
@@ -117,4 +119,46 @@ pub async fn slots_of_lanes(subject: Subject) {
     }
     let partition = Writer::open(store, "stream").await;
     assert_eq!(store.slot_of(partition.lane).await.expect("an answer"), Some(partition.stream));
+}
+
+/// Owner, open lane, how far it is settled, what is left of its lease, and what it was opened for. A lane begins settled
+/// where it is told.
+pub async fn standings(subject: Subject) {
+    let store = &*subject.store;
+    room(store).await;
+    let run = Run::of("one");
+    assert_eq!(store.standing(&run.slot).await.expect("an answer"), None);
+    store.write_token(&run.slot, run.token, None, false).await.expect("the token");
+    let seen = store.standing(&run.slot).await.expect("an answer").expect("a stream");
+    assert_eq!((seen.owner, seen.open, seen.opened_for), (run.token, None, None));
+    let lane_for = lane_for();
+    let (slot, token, lane, lane_for) = (&run.slot, run.token, run.lane, &lane_for);
+    let open = OpenSlot { slot, token, lane, cut: None, settled: 40, lane_for, lease: OVER, now: NOW };
+    for _ in 0..2 {
+        assert_eq!(store.open_slot(&open).await.expect("a lane"), 0);
+    }
+    let standing = async || {
+        let seen = store.standing(&run.slot).await.expect("an answer").expect("a stream");
+        assert_eq!((seen.owner, seen.opened_for.as_ref()), (run.token, Some(lane_for)));
+        let open = seen.open.expect("a lane");
+        assert_eq!(open.lane, run.lane);
+        (open.settled, open.lease_left)
+    };
+    assert_eq!(standing().await, (40, OVER));
+    run.claims(store, &["a", "b"], 40).await;
+    let (settled, left) = standing().await;
+    assert!(settled == 40 && left > LONG / 2 && left <= LONG, "{left:?}");
+    run.reserve(store, &[], 0, (41, OVER)).await.expect("a flush");
+    assert_eq!(standing().await, (41, OVER));
+    // A cut below which nothing was claimed leaves the lane before settled there.
+    let next = run.next();
+    store.write_token(&run.slot, next.token, Some(run.token), false).await.expect("the token");
+    let cut = Some(Cut { prev: run.lane, cut: 41 });
+    let open = OpenSlot { token: next.token, lane: next.lane, cut, settled: 7, ..open };
+    assert_eq!(store.open_slot(&open).await.expect("a lane"), 1);
+    let seen = store.standing(&run.slot).await.expect("an answer").expect("a stream").open.expect("a lane");
+    assert_eq!((seen.lane, seen.settled, seen.lease_left), (next.lane, 7, OVER));
+    let answers = next.reserve(store, &["a", "b"], 7, (7, LONG)).await.expect("a reserve");
+    let before = run.at(40, 41, (false, true));
+    assert_eq!((answers["a"], answers["b"]), (before, Reserved::Inserted));
 }

@@ -158,7 +158,8 @@ async fn reserve(
 ) -> Result<Vec<Reserved>, StoreError> {
     let (scope, origin): (_, Arc<str>) = (scope(), ORIGIN.into());
     let (guard, lease, first_seen_at) = (run.guard(), OVER, NOW);
-    store.reserve(&Reserve { guard, scope: &scope, committed, lease, rows, origin: &origin, first_seen_at }).await
+    let (scope, origin, partition) = (&scope, &origin, None);
+    store.reserve(&Reserve { guard, scope, committed, lease, rows, origin, partition, first_seen_at }).await
 }
 
 /// One row without room: no row is written, and neither settled position nor lease moves.
@@ -245,4 +246,56 @@ pub async fn survives(subject: Subject) {
     let answers = run.reserve(&*store, &["m", "z"], 9, (2, LONG)).await.expect("whoever owns a slot goes on");
     assert_eq!([answers["m"], answers["z"]], [Reserved::Inserted; 2]);
     drop(keep);
+}
+
+/// Of a partition's lane each claim keeps the partition, and its position as its offset.
+pub async fn offsets(subject: Subject) {
+    let store = &*subject.store;
+    room(store).await;
+    let run = Run::start(store, "one", LONG).await;
+    let (scope, origin): (_, Arc<str>) = (scope(), "orders".into());
+    let (guard, rows) = (run.guard(), [SlotAsk { event_id: id("a"), week: week(), position: 41 }]);
+    let (scope, origin) = (&scope, &origin);
+    let reserve = Reserve {
+        guard,
+        scope,
+        committed: 40,
+        lease: LONG,
+        rows: &rows,
+        origin,
+        partition: Some(3),
+        first_seen_at: NOW,
+    };
+    assert_eq!(store.reserve(&reserve).await.expect("a reserve"), [Reserved::Inserted]);
+    let [claim] = &store.find(Some(scope), &id("a")).await.expect("claims")[..] else { panic!("one claim") };
+    assert_eq!((claim.topic.as_str(), claim.partition, claim.offset), ("orders", Some(3), Some(41)));
+    assert_eq!(claim.holder, Holder { lane: Some(run.lane), position: 41 });
+    assert_eq!(run.reserve(store, &["a"], 50, (0, LONG)).await.expect("a reserve")["a"], run.at(41, 40, RUNS));
+}
+
+/// Only under the guard, only of its lane, each at exactly its position; what is given back is anybody's, and repeating it
+/// changes nothing.
+pub async fn given_back(subject: Subject) {
+    let store = &*subject.store;
+    room(store).await;
+    let (run, other) = (Run::start(store, "one", LONG).await, Run::start(store, "other", LONG).await);
+    run.claims(store, &["a", "b", "c"], 5).await;
+    other.claims(store, &["o"], 5).await;
+    let scope = scope();
+    let ask = |event_id: &str, position| SlotAsk { event_id: id(event_id), week: week(), position };
+    let claims = [ask("a", 5), ask("b", 7), ask("c", 7), ask("o", 5), ask("nobody's", 5)];
+    for guard in [Guard { token: other.token, ..run.guard() }, Guard { lane: other.lane, ..run.guard() }] {
+        not_owner(store.give_back(guard, &scope, &claims).await);
+    }
+    assert_eq!(claims_of(store, run.lane, 0).await, 3);
+    for count in [2, 0] {
+        assert_eq!(store.give_back(run.guard(), &scope, &claims).await.expect("an answer"), count);
+    }
+    assert_eq!(store.give_back(run.guard(), &scope, &[]).await.expect("an answer"), 0);
+    let answers = other.reserve(store, &["a", "b", "c"], 10, (0, LONG)).await.expect("a reserve");
+    assert_eq!([answers["a"], answers["c"]], [Reserved::Inserted; 2]);
+    assert_eq!(answers["b"], run.at(6, 0, RUNS), "at another position than was said");
+    assert_eq!(claims_of(store, other.lane, 0).await, 3, "another's stays");
+    let open = run.open(store).await;
+    assert_eq!((open.seen.settled, open.claimed_above), (0, true));
 }
