@@ -179,10 +179,14 @@ fn without_settled(seen: &Seen) -> Start {
 /// Where a committed offset can still be read from, and why not at itself. Below the log: from its start. Beyond the
 /// log's end nothing can be told of what was there: from its start too, since claims keep that from doubling.
 pub(super) fn bounded(committed: Position, seen: &Seen) -> (Position, Option<Why>) {
-    if committed < seen.log_start {
-        (seen.log_start, Some(Why::Retention))
-    } else if committed > seen.log_end {
-        (seen.log_start, Some(Why::Truncated))
+    within_log(committed, (seen.log_start, seen.log_end))
+}
+
+pub(super) fn within_log(committed: Position, (start, end): (Position, Position)) -> (Position, Option<Why>) {
+    if committed < start {
+        (start, Some(Why::Retention))
+    } else if committed > end {
+        (start, Some(Why::Truncated))
     } else {
         (committed, None)
     }

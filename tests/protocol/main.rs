@@ -6,6 +6,7 @@ mod backoff;
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod checker;
 mod command_line;
+mod crossing;
 mod dropped;
 mod event;
 #[path = "../support/generator.rs"]

@@ -1,8 +1,8 @@
 //! A model of protocol.md, "Kafka into a sink without transactions": one partition, two consumers of which one may be a
 //! zombie, the settled position in the store.
 //!
-//! Nothing is lost. A second copy comes only after a crash or a handover between publish and settle, or from a zombie's
-//! publish, and only one after each.
+//! Nothing is lost. A second copy comes only after a crash between publish and settle, or where an owner outlived its
+//! lease, and only one after each.
 
 use semel::protocol::lane::{Coordinate, LaneId, Position};
 use semel::protocol::settled::{Held, Settling, cut_at_start, judge_settling};
@@ -28,6 +28,10 @@ enum Rule {
     SettledFirst,
     /// A window that is published is settled before the partition is let go.
     SettledOnRevoke,
+    /// A partition is not taken while its owner has a window under way and its lease runs.
+    LeaseWaited,
+    /// The token is written once the lease is over: who is waited for has to settle under its own.
+    TokenAfterLease,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,9 +42,11 @@ struct Faults {
     moves: u8,
     refused: u8,
     topics_anew: u8,
+    /// Leases that run out although their owners are at work.
+    lapses: u8,
 }
 
-const NONE: Faults = Faults { crashes: 0, handovers: 0, moves: 0, refused: 0, topics_anew: 0 };
+const NONE: Faults = Faults { crashes: 0, handovers: 0, moves: 0, refused: 0, topics_anew: 0, lapses: 0 };
 
 type Setup = searching::Setup<Faults, Rule>;
 
@@ -64,10 +70,12 @@ struct Consumer {
     stage: Stage,
     /// It has not found yet that another owns the lane.
     works: bool,
+    /// Its lease ran out while it was at work.
+    late: bool,
 }
 
 const OUT: Consumer =
-    Consumer { generation: 0, token: 0, lane: LaneId(0), position: 0, stage: Stage::Idle, works: false };
+    Consumer { generation: 0, token: 0, lane: LaneId(0), position: 0, stage: Stage::Idle, works: false, late: false };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct World {
@@ -75,6 +83,8 @@ struct World {
     generation: u8,
     assigned: Option<usize>,
     token: u8,
+    /// Whose lease runs: since its claim, until it has settled.
+    lease: Option<usize>,
     /// The settled position of each lane; the last one is open.
     settled: Vec<Position>,
     claims: [Option<Coordinate>; EVENTS],
@@ -83,7 +93,7 @@ struct World {
     anew: bool,
     /// Offsets that an operator's move passed over.
     skipped: [bool; 3],
-    /// Crashes and handovers between publish and settle, and publishes of a zombie: each may have doubled once.
+    /// Crashes between publish and settle, and publishes of who outlived its lease: each may have doubled once.
     excuses: u8,
     left: Faults,
 }
@@ -101,6 +111,9 @@ enum Act {
     Crash(usize),
     Move(Position),
     TopicAnew,
+    Lapse,
+    /// Of whoever waits for the lease.
+    TokenEarly,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,9 +147,10 @@ impl World {
                 // Let go a moment ago: it settles what it has published.
                 self.settle(consumer.lane, consumer.position + 1);
             } else if other != n {
-                self.excuses += 1;
+                self.excuses += u8::from(consumer.late);
             }
         }
+        self.lease = None;
         self.token += 1;
         let open = self.open();
         let settled = self.settled[open.0 as usize];
@@ -153,7 +167,7 @@ impl World {
         }
         let (generation, token, lane) = (self.generation, self.token, self.open());
         self.consumers[n] =
-            Some(Consumer { generation, token, lane, position: start, stage: Stage::Idle, works: true });
+            Some(Consumer { generation, token, lane, position: start, stage: Stage::Idle, works: true, late: false });
     }
 
     fn claim(&mut self, setup: &Setup, n: usize) -> Option<()> {
@@ -170,6 +184,7 @@ impl World {
             Settling::Duplicate => Stage::Done,
             Settling::InFlight => return None,
         };
+        self.lease = self.lease.or((consumer.stage == Stage::Claimed).then_some(n));
         self.claims[event].get_or_insert(me);
         Some(())
     }
@@ -195,6 +210,7 @@ impl World {
     fn ending(&self, setup: &Setup) -> Option<World> {
         let mut world = self.clone();
         (0..CONSUMERS).for_each(|n| world.crash(n));
+        world.lease = None;
         (world.generation, world.assigned) = (world.generation + 1, Some(0));
         world.take(setup, 0);
         for _ in 0..40 {
@@ -236,6 +252,7 @@ impl searching::World for World {
             generation: 0,
             assigned: None,
             token: 0,
+            lease: None,
             settled: vec![0],
             claims: [None; EVENTS],
             published: [0; EVENTS],
@@ -254,8 +271,13 @@ impl searching::World for World {
             if self.left.handovers > 0 && self.assigned != Some(n) {
                 acts.push(Act::Handover(n));
             }
+            let is_free = self.lease.is_none_or(|owner| owner == n) || setup.drops(Rule::LeaseWaited);
             if self.assigned == Some(n) && consumer.generation != self.generation {
-                acts.push(Act::Take(n));
+                if is_free {
+                    acts.push(Act::Take(n));
+                } else if setup.drops(Rule::TokenAfterLease) && self.left.handovers > 0 {
+                    acts.push(Act::TokenEarly);
+                }
             }
             if self.consumers[n].is_some() && self.left.crashes > 0 {
                 acts.push(Act::Crash(n));
@@ -284,6 +306,12 @@ impl searching::World for World {
                 Stage::Published | Stage::Done => acts.push(Act::Settle(n)),
             }
         }
+        if let Some(owner) = self.lease {
+            let is_gone = self.consumers[owner].is_none_or(|one| !one.works || one.token != self.token);
+            if is_gone || self.left.lapses > 0 {
+                acts.push(Act::Lapse);
+            }
+        }
         if self.left.moves > 0 {
             acts.extend((0..3).filter(|to| *to != self.committed).map(Act::Move));
         }
@@ -308,7 +336,7 @@ impl searching::World for World {
             Act::Publish(n) => {
                 let consumer = world.consumers[n].as_mut()?;
                 consumer.stage = Stage::Published;
-                world.excuses += u8::from(consumer.token != self.token);
+                world.excuses += u8::from(consumer.late && consumer.token != self.token);
                 let event = self.log()[consumer.position as usize];
                 world.published[event] += 1;
             }
@@ -326,6 +354,7 @@ impl searching::World for World {
                     consumer.position += 1;
                     let Consumer { lane, position, .. } = *consumer;
                     world.settle(lane, position);
+                    world.lease.take_if(|owner| *owner == n);
                 }
             }
             Act::CommitOffset(n) => {
@@ -343,6 +372,19 @@ impl searching::World for World {
             Act::Move(to) => {
                 world.left.moves -= 1;
                 world.moved(to);
+            }
+            Act::Lapse => {
+                let owner = world.lease.take()?;
+                if let Some(consumer) =
+                    world.consumers[owner].as_mut().filter(|one| one.works && one.token == self.token)
+                {
+                    world.left.lapses -= 1;
+                    consumer.late = true;
+                }
+            }
+            Act::TokenEarly => {
+                world.left.handovers -= 1;
+                world.token += 1;
             }
             Act::TopicAnew => {
                 world.left.topics_anew -= 1;
@@ -364,7 +406,7 @@ impl searching::World for World {
     }
 }
 
-const FAULTS: Faults = Faults { crashes: 1, handovers: 3, moves: 1, refused: 1, ..NONE };
+const FAULTS: Faults = Faults { crashes: 1, handovers: 3, moves: 1, refused: 1, lapses: 1, ..NONE };
 
 #[test]
 fn it_holds() {
@@ -384,6 +426,8 @@ fn each_rule_is_needed() {
         (Rule::Token, stuck, "a zombie claims on a lane that is closed, and nobody ever settles it", FAULTS),
         (Rule::SettledFirst, lost, "killed between the offset and the publish", Faults { moves: 0, ..FAULTS }),
         (Rule::SettledOnRevoke, doubled, "a published window is published again after a handover", FAULTS),
+        (Rule::LeaseWaited, doubled, "its owner before, who is not gone, has published it and not settled yet", FAULTS),
+        (Rule::TokenAfterLease, doubled, "its owner before is fenced between publish and settle", FAULTS),
     ] {
         goes_wrong::<World>(&Setup { faults, dropped: Some(rule) }, counts, how);
     }
