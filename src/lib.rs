@@ -28,6 +28,9 @@
 //! of its own run, publishes (to each confirm, or into Kafka in one transaction), and acknowledges
 //! ([`pipeline::leased`]).
 //!
+//! **Where the sink has no transactions** Kafka's partitions keep their lanes, and the store is told how far each is settled:
+//! a window is published to each confirm, settled, and then the group's offset follows ([`pipeline::settled`]).
+//!
 //! **What always holds.** One position owns each event, and only it publishes. From Kafka to Kafka output, group offset
 //! and settled position move in one transaction. Who no longer owns a partition can neither claim nor release nor commit. Nothing is
 //! forwarded unclaimed unless a policy says so and a header shows it. What cannot be claimed is not lost but a dead

@@ -8,7 +8,7 @@ use super::{Subcommand, flags};
 use crate::clock::SystemClock;
 use crate::config::reader;
 use crate::config::route::Route;
-use crate::pipeline::operator::check::{Level, check, leased};
+use crate::pipeline::operator::check::{Level, check, leased, settled};
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
 
@@ -23,6 +23,7 @@ fn declare() -> Command {
 fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let facts = match flags::route(matches)? {
         Route::KafkaToKafka(config) => check(&config, &SystemClock),
+        Route::Settled(config) => settled::check(&config, &SystemClock),
         Route::Leased(config) => leased::check(&config, &SystemClock),
     };
     print!("{facts}");

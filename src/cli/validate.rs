@@ -23,6 +23,11 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
             let instance = config.identity.transactional_id(0);
             (config.scope, source, config.sink.topic, config.keys, instance)
         }
+        Route::Settled(config) => {
+            let source = format!("{} in group {}", config.source.topics.join(", "), config.source.group);
+            let instance = format!("{}/{}", config.identity.pipeline, config.identity.instance);
+            (config.scope, source, config.sink.to_string(), config.keys, instance)
+        }
         Route::Leased(config) => {
             let (source, sink) = (config.source.to_string(), config.sink.to_string());
             (config.scope, source, sink, config.keys, format!("{}/{}", config.pipeline, config.instance))

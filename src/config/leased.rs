@@ -36,7 +36,7 @@ pub const LEASE: Setting = Setting::new(
     "SEMEL_LEASE",
     Kind::Duration,
     Default::Value("30s"),
-    "How long the unfinished messages of an instance that is gone hold others up. Not for Kafka to Kafka.",
+    "How long the unfinished messages of an instance that is gone hold others up, or its partitions. Not for Kafka to Kafka.",
 );
 
 pub const PUBLISH_TIMEOUT: Setting = Setting::new(
@@ -179,7 +179,7 @@ fn check_pipeline(reader: &Reader<'_>, pipeline: Option<&str>, source: Option<&S
 
 /// A confirm that is waited for beyond the lease could come after others took over, and one that a drain does not wait
 /// for leaves its message in doubt.
-fn check_times(
+pub(super) fn check_times(
     reader: &Reader<'_>,
     grace: Option<Duration>,
     lease: Duration,

@@ -43,6 +43,7 @@ pub mod route;
 pub mod schema;
 pub mod servers;
 pub mod setting;
+pub mod settled;
 pub mod sink;
 pub mod source;
 pub mod store;

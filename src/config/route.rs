@@ -3,6 +3,7 @@
 use super::leased::LeasedConfig;
 use super::reader::{Command, Reader};
 use super::setting::Setting;
+use super::settled::SettledConfig;
 use super::sink::SINK;
 use super::source::SOURCE;
 use super::store::Store;
@@ -13,6 +14,8 @@ use super::{Config, ConfigError};
 #[derive(Debug, Clone)]
 pub enum Route {
     KafkaToKafka(Box<Config>),
+    /// From Kafka into a sink without transactions.
+    Settled(Box<SettledConfig>),
     /// From a source without offsets.
     Leased(Box<LeasedConfig>),
 }
@@ -21,6 +24,7 @@ impl Route {
     pub fn store(&self) -> &Store {
         match self {
             Route::KafkaToKafka(config) => &config.store,
+            Route::Settled(config) => &config.store,
             Route::Leased(config) => &config.store,
         }
     }
@@ -35,17 +39,11 @@ impl Route {
             (None | Some(Kind::Kafka), None | Some(Kind::Kafka)) => {
                 Config::parts(reader).map(|config| Route::KafkaToKafka(Box::new(config)))
             }
-            (Some(from @ Kind::Kafka), Some(to)) => {
-                reader.problem_with(&SINK, format!("from {} to {} is not there yet: {THERE}", from.name(), to.name()));
-                None
-            }
+            (Some(Kind::Kafka), Some(_)) => SettledConfig::parts(reader).map(|config| Route::Settled(Box::new(config))),
             _ => LeasedConfig::parts(reader).map(|config| Route::Leased(Box::new(config))),
         }
     }
 }
-
-const THERE: &str =
-    "what is there goes from Kafka to Kafka, or from RabbitMQ, NATS or standard input to any of them or a file";
 
 /// None where there is no value, or none that could be read: a problem of its own.
 pub(super) fn kind_of(reader: &Reader<'_>, setting: &Setting) -> Option<Kind> {
@@ -59,18 +57,6 @@ pub(super) enum Kind {
     Nats,
     Stdin,
     File,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Kafka => "Kafka",
-            Kind::RabbitMq => "RabbitMQ",
-            Kind::Nats => "NATS",
-            Kind::Stdin => "standard input",
-            Kind::File => "a file",
-        }
-    }
 }
 
 /// Of what a URL is, by its beginning.

@@ -7,6 +7,7 @@ pub mod operator;
 pub mod pipe;
 pub mod preflight;
 pub mod retention;
+pub mod settled;
 pub mod transactional;
 
 /// `1 claim`, `2 claims`.

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::config::settled::SettledConfig;
 use crate::config::sink::Partitioning;
 use crate::kafka::admin::{AdminError, TopicFacts, cluster_id, topic_facts};
 use crate::key::TimeRecipe;
-use crate::pipeline::counted;
 use crate::pipeline::transactional::wiring;
+use crate::pipeline::{counted, settled};
 use crate::protocol::event::Scope;
 use crate::protocol::lane::{StreamId, TopicId};
 use crate::store::StreamState;
@@ -41,7 +42,8 @@ pub async fn topics(config: &Config, timeout: Duration) -> Result<Topics, AdminE
         found.problems.extend(two_clusters(&ids, &source.brokers, &sink.brokers));
     }
     for (name, facts) in &of_source {
-        check_source(config, name, facts, &mut found);
+        let (outage, time) = (config.retention.longest_outage, config.keys.extraction.time());
+        check_source((outage, time), name, facts, &mut found);
     }
     for (name, facts) in &of_sink {
         check_presence(name, facts, &mut found);
@@ -52,6 +54,19 @@ pub async fn topics(config: &Config, timeout: Duration) -> Result<Topics, AdminE
     let dead_letter = config.sink.dead_letter.as_ref().map(|name| of_sink[name].record_bytes_max);
     found.dead_letter_bytes_max = dead_letter.unwrap_or(forward.record_bytes_max);
     found.found = of_source.into_iter().chain(of_sink).collect();
+    Ok(found)
+}
+
+/// The same where only the source is Kafka.
+pub async fn source_topics(config: &SettledConfig, timeout: Duration) -> Result<Topics, AdminError> {
+    let read: Vec<&str> = config.source.topics.iter().map(String::as_str).collect();
+    let mut found = Topics::default();
+    let facts = topic_facts(&settled::wiring::source_cluster(config), &read, timeout).await?;
+    for (name, facts) in &facts {
+        let (outage, time) = (config.retention.longest_outage, config.keys.extraction.time());
+        check_source((outage, time), name, facts, &mut found);
+    }
+    found.found = facts;
     Ok(found)
 }
 
@@ -72,17 +87,17 @@ fn check_presence(name: &str, facts: &TopicFacts, found: &mut Topics) {
     }
 }
 
-fn check_source(config: &Config, name: &str, facts: &TopicFacts, found: &mut Topics) {
+fn check_source((outage, time): (Duration, &TimeRecipe), name: &str, facts: &TopicFacts, found: &mut Topics) {
     check_presence(name, facts, found);
-    if let Some(lag) = facts.compaction.filter(|lag| *lag <= config.retention.longest_outage) {
+    if let Some(lag) = facts.compaction.filter(|lag| *lag <= outage) {
         found.problems.push(format!(
             "topic {name}: it is compacted and a message may be gone after {} s, while SEMEL_LONGEST_OUTAGE is {} s: an \
              event in doubt could be lost. raise min.compaction.lag.ms",
             lag.as_secs(),
-            config.retention.longest_outage.as_secs(),
+            outage.as_secs(),
         ));
     }
-    if facts.log_append_time && *config.keys.extraction.time() == TimeRecipe::Record {
+    if facts.log_append_time && *time == TimeRecipe::Record {
         found.problems.push(format!(
             "topic {name}: its timestamps are the broker's (LogAppendTime), which differ between copies of an event. set \
              SEMEL_EVENT_TIME to a time that the producer stores"
@@ -125,14 +140,20 @@ pub fn of_other_kind(scope: &Scope, from_kafka: bool, streams: &[StreamState]) -
 }
 
 /// Other groups that read one of these topics under the same scope: the events would split between them.
-pub fn sharing(config: &Config, cluster: &str, topics: &[TopicId], streams: &[StreamState]) -> Vec<String> {
-    if config.identity.allow_shared_scope {
+pub fn sharing(
+    (scope, group): (&Scope, &str),
+    is_allowed: bool,
+    cluster: &str,
+    topics: &[TopicId],
+    streams: &[StreamState],
+) -> Vec<String> {
+    if is_allowed {
         return Vec::new();
     }
     let mut groups: Vec<String> = streams
         .iter()
-        .filter(|state| state.opened_for.as_ref().is_some_and(|lane_for| lane_for.scope == config.scope))
-        .filter_map(|state| other_group(&state.stream, cluster, &config.source.group, topics))
+        .filter(|state| state.opened_for.as_ref().is_some_and(|lane_for| lane_for.scope == *scope))
+        .filter_map(|state| other_group(&state.stream, cluster, group, topics))
         .collect();
     groups.sort_unstable();
     groups.dedup();
@@ -140,17 +161,17 @@ pub fn sharing(config: &Config, cluster: &str, topics: &[TopicId], streams: &[St
         .into_iter()
         .map(|group| {
             format!(
-                "scope {}: group {group} has claims on the same topic under it, so the events would split between the two. \
+                "scope {scope}: group {group} has claims on the same topic under it, so the events would split between the two. \
                  if it is retired, free its unsettled claims with `semel release`; to share on purpose set \
-                 SEMEL_ALLOW_SHARED_SCOPE=true",
-                config.scope
+                 SEMEL_ALLOW_SHARED_SCOPE=true"
             )
         })
         .collect()
 }
 
 fn other_group(stream: &StreamId, cluster: &str, group: &str, topics: &[TopicId]) -> Option<String> {
-    let other = stream.as_kafka().filter(|other| other.cluster == cluster && other.group != group)?;
+    let other =
+        stream.as_kafka().or(stream.as_partition()).filter(|other| other.cluster == cluster && other.group != group)?;
     topics.iter().any(|known| *known.0 == *other.topic).then(|| other.group.to_owned())
 }
 
@@ -168,11 +189,15 @@ mod tests {
             let opened_for = Some(LaneFor { scope: scope(text), recipe: "key".to_owned() });
             StreamState { stream, owner: None, row: None, opened_for }
         };
-        let kafka = || StreamId::kafka("c", "g", ("orders", &TopicId("t".into())), 0);
+        let topic = TopicId("t".into());
+        let kafka = || StreamId::kafka("c", "g", ("orders", &topic), 0);
+        let plain = || StreamId::partition("c", "g", ("orders", &topic), 0);
         let cases = [
             (of(kafka(), "billing"), false, true, "an instance where Kafka is"),
             (of(StreamId::slot("p", "a"), "billing"), true, true, "Kafka where an instance is"),
             (of(StreamId::slot_in_kafka("c", "p", "a"), "billing"), true, true, "also one into Kafka"),
+            (of(plain(), "billing"), true, true, "Kafka to Kafka where a sink has no transactions"),
+            (of(plain(), "billing"), false, false, "both wait for what is in flight"),
             (of(kafka(), "billing"), true, false, "its own kind"),
             (of(StreamId::slot("p", "b"), "billing"), false, false, "its own kind"),
             (of(kafka(), "other"), false, false, "another scope"),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer, RebalanceProtocol};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, RebalanceProtocol};
 use rdkafka::error::KafkaError;
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -105,26 +105,32 @@ pub struct Offsets {
 pub struct KafkaSource {
     queue: Queue,
     consumer: Arc<BaseConsumer<Context>>,
-    /// Never subscribes; `read_committed` makes its fetch of offsets stable.
-    settled: BaseConsumer<Context>,
+    /// Never subscribes; `read_committed` makes its fetch of offsets stable. None where the store knows what is settled.
+    settled: Option<BaseConsumer<Context>>,
     topics: Vec<String>,
 }
 
 impl KafkaSource {
     /// Makes the clients. Connects in the background; nothing is subscribed to yet.
     pub fn new(options: &KafkaSourceOptions) -> Result<KafkaSource, SourceError> {
-        let consumer: BaseConsumer<Context> =
-            options.consumer().create_with_context(options.cluster.context("source")).map_err(SourceError::Client)?;
-        let consumer = Arc::new(consumer);
+        let source = KafkaSource::without_settled(options)?;
         let mut config = options.cluster.config();
         config
             .set("group.id", options.settled_group())
             .set("enable.auto.commit", "false")
             .set("isolation.level", "read_committed");
         let settled = config.create_with_context(options.cluster.context("settled")).map_err(SourceError::Client)?;
+        Ok(KafkaSource { settled: Some(settled), ..source })
+    }
+
+    /// The same without the settled group, where the store knows what is settled.
+    pub fn without_settled(options: &KafkaSourceOptions) -> Result<KafkaSource, SourceError> {
+        let consumer: BaseConsumer<Context> =
+            options.consumer().create_with_context(options.cluster.context("source")).map_err(SourceError::Client)?;
+        let consumer = Arc::new(consumer);
         let queue = Queue::of(Arc::clone(&consumer))
             .ok_or_else(|| SourceError::Client(KafkaError::ClientCreation("no consumer queue".to_owned())))?;
-        Ok(KafkaSource { queue, consumer, settled, topics: options.topics.clone() })
+        Ok(KafkaSource { queue, consumer, settled: None, topics: options.topics.clone() })
     }
 
     pub fn subscribe(&self) -> Result<(), SourceError> {
@@ -138,7 +144,9 @@ impl KafkaSource {
 
     /// Serves the settled group's client: its tokens are refreshed only so.
     pub fn poll_settled(&self) {
-        self.settled.poll(Duration::ZERO);
+        if let Some(settled) = &self.settled {
+            settled.poll(Duration::ZERO);
+        }
     }
 
     /// The membership now, None outside of a group.
@@ -193,7 +201,10 @@ impl KafkaSource {
     ) -> Result<BTreeMap<TopicPartition, Offsets>, SourceError> {
         let list = self.list(places.iter().map(|place| (*place, None)));
         let committed = native::committed(&self.consumer, &list, timeout).map_err(stable("the group's offsets"))?;
-        let settled = native::committed(&self.settled, &list, timeout).map_err(stable("the settled offsets"))?;
+        let settled = match &self.settled {
+            Some(settled) => native::committed(settled, &list, timeout).map_err(stable("the settled offsets"))?,
+            None => Vec::new(),
+        };
         let by_place = |fetched: Vec<Committed>| -> BTreeMap<TopicPartition, Committed> {
             fetched.into_iter().filter_map(|one| Some((self.place(&one.topic, one.partition)?, one))).collect()
         };
@@ -259,6 +270,14 @@ impl KafkaSource {
 
     pub fn resume(&self, places: &[TopicPartition]) -> Result<(), SourceError> {
         self.consumer.resume(&self.list(places.iter().map(|place| (*place, None)))).map_err(ask("a resumption"))
+    }
+
+    /// Commits offsets of the group, outside of any transaction. Waits for the answer, for a session's time if the group
+    /// cannot be reached, or does not: what then fails is not told.
+    pub fn commit(&self, positions: &[(TopicPartition, Position)], waits: bool) -> Result<(), SourceError> {
+        let list = self.list(positions.iter().map(|(place, position)| (*place, Some(*position))));
+        let mode = if waits { CommitMode::Sync } else { CommitMode::Async };
+        self.consumer.commit(&list, mode).map_err(ask("a commit of the group's offsets"))
     }
 
     /// The client's latest knowledge of where the log ends; no round trip.

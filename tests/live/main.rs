@@ -16,6 +16,7 @@ mod cuts;
 mod dead_letters;
 mod demo;
 mod end_to_end;
+mod from_kafka;
 mod harness;
 mod ingest;
 mod into_file;

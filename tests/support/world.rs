@@ -133,6 +133,26 @@ impl World {
         settings
     }
 
+    /// The same once more, for who needs it beside: a feed that runs while this one is changed.
+    pub fn beside(&self) -> World {
+        World {
+            name: self.name.clone(),
+            services: self.services.clone(),
+            broker: Broker(self.broker.0.clone()),
+            input: self.input.clone(),
+            output: self.output.clone(),
+            dead: self.dead.clone(),
+            group: self.group.clone(),
+            scope: self.scope.clone(),
+            database: self.database.clone(),
+            folder: self.folder.clone(),
+            settings: self.settings.clone(),
+            excused: self.excused.clone(),
+            earlier: self.earlier.clone(),
+            ..*self
+        }
+    }
+
     /// Starts an instance and waits until it is ready.
     pub fn daemon(&self, instance: &str) -> Daemon {
         let mut daemon = self.daemon_unready(instance);

@@ -91,7 +91,8 @@ fn look_at_brokers(
     else {
         return Ok(None);
     };
+    let who = (&config.scope, config.source.group.as_str());
     topics.problems.extend(preflight::of_other_kind(&config.scope, true, &streams));
-    topics.problems.extend(preflight::sharing(config, &cluster, &ids, &streams));
+    topics.problems.extend(preflight::sharing(who, config.identity.allow_shared_scope, &cluster, &ids, &streams));
     Ok(Some(topics))
 }

@@ -9,9 +9,8 @@ use super::start::{ASK, Start, ended, is_passing};
 use crate::config::ends::Sink;
 use crate::config::leased::LeasedConfig;
 use crate::pipeline::leased::{self, Outlet, Parts, Status, System, wiring};
-use crate::pipeline::{chain, preflight};
+use crate::pipeline::preflight;
 use crate::protocol::lane::StreamId;
-use crate::sink::SinkError;
 use crate::store::ClaimStore;
 use crate::store::slots::SlotStore;
 
@@ -74,10 +73,6 @@ fn outlet(
         return start.wait_for("the sink", |_| true, look);
     }
     let Some(mut sink) = wiring::sink(config) else { return Ok(None) };
-    let check = || match start.runtime.block_on(sink.check()) {
-        Err(SinkError::Refused(cause)) => Ok(Err(vec![format!("SEMEL_SINK: {}", chain(&*cause))])),
-        checked => checked.map(Ok),
-    };
-    let checked = start.wait_for("the sink", |_: &SinkError| true, check)?;
+    let checked = start.check_sink(&mut *sink)?;
     Ok(checked.map(|checked| checked.map(|()| (Outlet::Plain(sink), wiring::slot(config)))))
 }

@@ -21,6 +21,7 @@ use crate::telemetry;
 
 mod kafka;
 mod leased;
+mod settled;
 pub(super) mod start;
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
@@ -44,6 +45,7 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let route = flags::route(matches)?;
     let (log, http, grace) = match &route {
         Route::KafkaToKafka(config) => (&config.log, config.http, config.identity.grace),
+        Route::Settled(config) => (&config.log, config.http, config.identity.grace),
         Route::Leased(config) => (&config.log, config.http, config.grace),
     };
     let metrics = telemetry::set_up(log)?;
@@ -62,6 +64,7 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let start = start::Start::new(&runtime, &shutdown, &first, &readiness);
     let ended = match &route {
         Route::KafkaToKafka(config) => kafka::serve(config, &start),
+        Route::Settled(config) => settled::serve(config, &start),
         Route::Leased(config) => leased::serve(config, &start),
     };
     // Clients that wait for a broker which is gone must not hold up the end.

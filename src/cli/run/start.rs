@@ -15,6 +15,7 @@ use crate::key::Bounds;
 use crate::pipeline::{chain, retention};
 use crate::protocol::backoff::Backoff;
 use crate::shutdown::Shutdown;
+use crate::sink::{Sink, SinkError};
 use crate::store;
 use crate::store::slots::SlotStore;
 use crate::store::{ClaimStore, Recovery, StoreError};
@@ -53,6 +54,15 @@ impl<'a> Start<'a> {
         let make = || self.runtime.block_on(retention::make_room(&*store, bounds, &self.clock));
         let made = self.wait_for("weeks of the claim store", is_passing, make)?;
         Ok(made.map(|()| store))
+    }
+
+    /// Waits for a sink without transactions. None on the wish to end; inner error: what is wrong with it for good.
+    pub fn check_sink(&self, sink: &mut dyn Sink) -> anyhow::Result<Option<Result<(), Vec<String>>>> {
+        let check = || match self.runtime.block_on(sink.check()) {
+            Err(SinkError::Refused(cause)) => Ok(Err(vec![format!("SEMEL_SINK: {}", chain(&*cause))])),
+            checked => checked.map(Ok),
+        };
+        self.wait_for("the sink", |_: &SinkError| true, check)
     }
 
     /// Tends the weeks too.

@@ -1,6 +1,7 @@
 //! What a message is called, and in which form it goes out. Pure, except that old and future times are judged by the
 //! clock, just before the claim.
 
+use std::mem::take;
 use std::time::Duration;
 
 use crate::config::policy::{Duplicates, Policies, Unclaimable};
@@ -53,6 +54,15 @@ pub enum Form {
     },
 }
 
+/// Why a message cannot go out in any form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unsendable {
+    /// A policy wants the pipeline to stop at it.
+    Stop { cause: Cause, detail: String },
+    /// The sink does not take it, not even as a dead letter.
+    DeadLetter { detail: String },
+}
+
 pub struct Keyer {
     pub extraction: Extraction,
     pub bounds: Bounds,
@@ -94,9 +104,43 @@ impl Keyer {
         }
     }
 
-    /// Duplicates that are to go out as such carry no idempotency key: a sink that deduplicates would drop them.
-    pub fn outgoing(&self, mut message: Message, key: Option<&Key>, form: &Form) -> Outgoing {
-        let origin = || self.origin.to_string();
+    /// The form in which a message goes out, if it does, judged before anything is claimed: old and future times by `now`,
+    /// and what the sink can never take. `message` is taken out; `headers`: how many it came with.
+    pub fn form(
+        &self,
+        message: &mut Message,
+        headers: usize,
+        name: &Name,
+        (unfit, now): (&dyn Fn(&Outgoing) -> Option<String>, EventTime),
+        origin: &str,
+    ) -> Result<(Form, Outgoing), Unsendable> {
+        let key = match name {
+            Name::Key(key) => Some(key),
+            _ => None,
+        };
+        let mut name = key.and_then(|key| self.out_of_bounds(key, now)).unwrap_or_else(|| name.clone());
+        loop {
+            let form = match name {
+                Name::Key(_) => Form::Forward,
+                Name::Unclaimed(form) => form,
+                Name::Stop { cause, detail } => return Err(Unsendable::Stop { cause, detail }),
+            };
+            let outgoing = self.outgoing(take(message), key, &form, origin);
+            let Some(why) = unfit(&outgoing) else { return Ok((form, outgoing)) };
+            if matches!(form, Form::DeadLetter { .. }) {
+                // Without its value it would be lost once it is acknowledged.
+                return Err(Unsendable::DeadLetter { detail: why });
+            }
+            *message = outgoing.message;
+            message.headers.truncate(headers);
+            name = self.unclaimed(Cause::TooLarge, why);
+        }
+    }
+
+    /// `origin`: where it came from, for whoever finds it among dead letters or duplicates. Duplicates that are to go out
+    /// as such carry no idempotency key: a sink that deduplicates would drop them.
+    pub fn outgoing(&self, mut message: Message, key: Option<&Key>, form: &Form, origin: &str) -> Outgoing {
+        let origin = || origin.to_owned();
         let mut add = |name: &str, value: String| message.headers.push(Header::new(name, value.into_bytes()));
         let destination = match form {
             Form::Forward => Destination::Forward,

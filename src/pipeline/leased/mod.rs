@@ -54,12 +54,12 @@ use crate::store::StoreError;
 use crate::store::slots::SlotStore;
 
 mod held;
-mod keyer;
+pub(crate) mod keyer;
 mod open;
 pub mod outlet;
 mod slot_in_kafka;
 mod slots;
-mod window;
+pub(crate) mod window;
 pub mod wiring;
 mod worker;
 
@@ -174,7 +174,7 @@ impl Status {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, missing: Option<String>) {
+    pub(crate) fn set(&self, missing: Option<String>) {
         *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
     }
 }

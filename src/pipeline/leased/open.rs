@@ -6,10 +6,9 @@ use metrics::{counter, histogram};
 
 use super::LeasedError;
 use super::Outlet;
-use super::keyer::{Form, Item, Keyer, Name};
+use super::keyer::{Form, Item, Keyer, Name, Unsendable};
 use crate::key::Key;
 use crate::metrics as names;
-use crate::pipeline::causes::Cause;
 use crate::protocol::event::EventTime;
 use crate::protocol::instance::{State, Window};
 use crate::sink::Outgoing;
@@ -39,12 +38,23 @@ impl Open {
         let mut forms = Vec::with_capacity(items.len());
         let mut sending = Vec::with_capacity(items.len());
         for n in 0..items.len() {
-            match form(&mut items[n], keyer, sink, now) {
+            let Item { message, headers, name, .. } = &mut items[n];
+            let unfit = |outgoing: &Outgoing| sink.unfit(outgoing);
+            match keyer.form(message, *headers, name, (&unfit, now), &keyer.origin) {
                 Ok((form, outgoing)) => {
                     forms.push(form);
                     sending.push(Some(outgoing));
                 }
-                Err(stopped) => return Err((items.iter().map(|item| item.tag).collect(), stopped)),
+                Err(why) => {
+                    let origin = keyer.origin.to_string();
+                    let stopped = match why {
+                        Unsendable::Stop { cause, detail } => {
+                            LeasedError::Stopped { origin, cause: cause.label(), detail }
+                        }
+                        Unsendable::DeadLetter { detail } => LeasedError::DeadLetterUnfit { origin, detail },
+                    };
+                    return Err((items.iter().map(|item| item.tag).collect(), stopped));
+                }
             }
         }
         let key = |(item, form): (&Item, &Form)| match (&item.name, form) {
@@ -70,7 +80,7 @@ impl Open {
     /// Has it go out in another form.
     pub fn reform(&mut self, item: usize, form: Form, keyer: &Keyer) {
         let message = self.message(item);
-        let outgoing = keyer.outgoing(message, self.key(item), &form);
+        let outgoing = keyer.outgoing(message, self.key(item), &form, &keyer.origin);
         self.sending[item] = Some(outgoing);
         self.forms[item] = form;
         self.window.unclaimed(item);
@@ -142,37 +152,5 @@ impl Open {
         counter!(names::WINDOWS, "end" => end).increment(1);
         histogram!(names::WINDOW_MESSAGES).record(self.len() as f64);
         tracing::debug!(messages = self.len(), forwarded, duplicates, end, "a window is over");
-    }
-}
-
-/// The form in which a message goes out, if it does. Takes the message out of the item.
-fn form(item: &mut Item, keyer: &Keyer, sink: &Outlet, now: EventTime) -> Result<(Form, Outgoing), LeasedError> {
-    let out_of_bounds = match &item.name {
-        Name::Key(key) => keyer.out_of_bounds(key, now),
-        _ => None,
-    };
-    let mut name = out_of_bounds.unwrap_or_else(|| item.name.clone());
-    loop {
-        let form = match name {
-            Name::Key(_) => Form::Forward,
-            Name::Unclaimed(form) => form,
-            Name::Stop { cause, detail } => {
-                return Err(LeasedError::Stopped { origin: keyer.origin.to_string(), cause: cause.label(), detail });
-            }
-        };
-        let key = match &item.name {
-            Name::Key(key) => Some(key),
-            _ => None,
-        };
-        let outgoing = keyer.outgoing(take(&mut item.message), key, &form);
-        let Some(unfit) = sink.unfit(&outgoing) else { return Ok((form, outgoing)) };
-        if !matches!(form, Form::DeadLetter { .. }) {
-            item.message = outgoing.message;
-            item.message.headers.truncate(item.headers);
-            name = keyer.unclaimed(Cause::TooLarge, unfit);
-            continue;
-        }
-        // Without its value it would be lost once it is acknowledged.
-        return Err(LeasedError::DeadLetterUnfit { origin: keyer.origin.to_string(), detail: unfit });
     }
 }

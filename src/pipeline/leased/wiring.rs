@@ -102,8 +102,31 @@ fn password(servers: &crate::config::servers::Servers) -> Option<String> {
 
 /// None for Kafka, whose outlet is of another kind.
 pub fn sink(config: &LeasedConfig) -> Option<Box<dyn Sink>> {
-    let name = format!("semel {}/{}", config.pipeline, config.instance);
-    match &config.sink {
+    plain_sink(&PlainSink {
+        sink: &config.sink,
+        name: format!("semel {}/{}", config.pipeline, config.instance),
+        dead_letter: config.dead_letter.as_deref(),
+        duplicates: config.duplicates.as_deref(),
+        publish_timeout: config.publish_timeout,
+        lease: config.lease,
+    })
+}
+
+/// What a sink without transactions is told.
+pub(crate) struct PlainSink<'a> {
+    pub sink: &'a SinkConfig,
+    /// Of the connection.
+    pub name: String,
+    pub dead_letter: Option<&'a str>,
+    pub duplicates: Option<&'a str>,
+    pub publish_timeout: Duration,
+    pub lease: Duration,
+}
+
+/// None for Kafka.
+pub(crate) fn plain_sink(config: &PlainSink<'_>) -> Option<Box<dyn Sink>> {
+    let name = config.name.clone();
+    match config.sink {
         SinkConfig::RabbitMq(sink) => {
             let user = sink.servers.user.as_deref().unwrap_or("guest");
             let secret = password(&sink.servers).unwrap_or_else(|| "guest".to_owned());
@@ -112,8 +135,8 @@ pub fn sink(config: &LeasedConfig) -> Option<Box<dyn Sink>> {
             server.name = name;
             let route = Route { exchange: sink.exchange.clone(), routing_key: sink.routing_key.clone() };
             let mut options = RabbitOptions::new(server, route);
-            options.dead_letter = config.dead_letter.as_deref().map(Route::to_queue);
-            options.duplicates = config.duplicates.as_deref().map(Route::to_queue);
+            options.dead_letter = config.dead_letter.map(Route::to_queue);
+            options.duplicates = config.duplicates.map(Route::to_queue);
             options.timeout = config.publish_timeout;
             Some(Box::new(RabbitSink::new(options)))
         }
@@ -124,8 +147,8 @@ pub fn sink(config: &LeasedConfig) -> Option<Box<dyn Sink>> {
             servers.password = password(&sink.servers);
             servers.name = name;
             let mut options = NatsOptions::new(servers, &sink.subject);
-            options.dead_letter = config.dead_letter.clone();
-            options.duplicates = config.duplicates.clone();
+            options.dead_letter = config.dead_letter.map(str::to_owned);
+            options.duplicates = config.duplicates.map(str::to_owned);
             options.timeout = config.publish_timeout;
             options.lease = config.lease;
             Some(Box::new(NatsSink::new(options)))
@@ -133,8 +156,8 @@ pub fn sink(config: &LeasedConfig) -> Option<Box<dyn Sink>> {
         SinkConfig::File(sink) => Some(Box::new(FileSink::new(FileOptions {
             path: sink.path.clone(),
             format: if sink.records { Format::Record } else { Format::Value },
-            dead_letter: config.dead_letter.as_ref().map(PathBuf::from),
-            duplicates: config.duplicates.as_ref().map(PathBuf::from),
+            dead_letter: config.dead_letter.map(PathBuf::from),
+            duplicates: config.duplicates.map(PathBuf::from),
         }))),
         SinkConfig::Kafka(_) => None,
     }

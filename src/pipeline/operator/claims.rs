@@ -8,14 +8,17 @@ use tokio::runtime::Runtime;
 use super::OperatorError;
 use crate::config::store;
 use crate::protocol::backoff::Backoff;
-use crate::store::{ClaimStore, Recovery, StoreError, open};
+use crate::protocol::lane::{Position, StreamId};
+use crate::protocol::start::Row;
+use crate::store::slots::SlotStore;
+use crate::store::{Recovery, StoreError, open};
 
 /// Tries of a call whose failure passes by itself.
 const TRIES: u32 = 6;
 
 pub struct Claims {
     runtime: Runtime,
-    pub store: Arc<dyn ClaimStore>,
+    pub store: Arc<dyn SlotStore>,
 }
 
 impl Claims {
@@ -27,16 +30,16 @@ impl Claims {
             return Err(OperatorError::NoStore { folder: folder.clone() });
         }
         let runtime = runtime()?;
-        let store: Arc<dyn ClaimStore> = runtime.block_on(open::open(config))?;
+        let store: Arc<dyn SlotStore> = runtime.block_on(open::open(config))?;
         Ok(Claims { runtime, store })
     }
 
-    pub fn new(runtime: Runtime, store: Arc<dyn ClaimStore>) -> Claims {
+    pub fn new(runtime: Runtime, store: Arc<dyn SlotStore>) -> Claims {
         Claims { runtime, store }
     }
 
     /// Makes a call, again where its failure may pass. Every call may be repeated after an unknown outcome.
-    pub fn ask<T, F>(&self, call: impl Fn(Arc<dyn ClaimStore>) -> F) -> Result<T, OperatorError>
+    pub fn ask<T, F>(&self, call: impl Fn(Arc<dyn SlotStore>) -> F) -> Result<T, OperatorError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
@@ -52,6 +55,17 @@ impl Claims {
                 },
             }
         }
+    }
+
+    /// How far a stream's open lane is settled, where the store knows it: of partitions and slots whose sink has no
+    /// transactions. None for others, and where another lane is open by now.
+    pub fn settled(&self, stream: &StreamId, row: Row) -> Result<Option<Position>, OperatorError> {
+        if stream.as_partition().is_none() && !stream.is_slot() {
+            return Ok(None);
+        }
+        let seen = self.ask(|store| async move { store.standing(stream).await })?;
+        let open = seen.and_then(|seen| seen.open).filter(|open| open.lane == row.open);
+        Ok(open.map(|open| open.settled))
     }
 }
 

@@ -7,6 +7,9 @@
 //! that cut, as owner. A member that joins in between writes its token, and the close is refused. One that claimed
 //! before cannot publish after: its transaction carries a membership that is gone.
 //!
+//! Of a group whose sink has no transactions the store itself knows how far each lane is settled. An instance that was not
+//! stopped can neither claim nor settle any more, but may finish the publish that it is at.
+//!
 //! A lane whose settled offset is gone is left alone: nothing tells which of its claims were forwarded.
 //!
 //! **An event's** claims are freed whatever they are; that is for the operator to judge.
@@ -50,7 +53,7 @@ pub fn free_event(
 pub struct Lane {
     pub stream: StreamId,
     pub row: Row,
-    /// The topic's name, where the group's offsets tell it; else its id.
+    /// The topic's name.
     pub topic: String,
     pub partition: i32,
     /// None: nothing tells where it left off, and it is left alone.
@@ -68,10 +71,11 @@ pub fn of_group(claims: &Claims, groups: &Groups, group: &str) -> Result<Vec<Lan
     let mut lanes = Vec::new();
     for state in streams {
         let Some(row) = state.row else { continue };
-        let of = state.stream.as_kafka().filter(|of| of.cluster == cluster && of.group == group);
+        let of = state.stream.as_kafka().or(state.stream.as_partition());
+        let of = of.filter(|of| of.cluster == cluster && of.group == group);
         let Some(of) = of else { continue };
-        let topic = settled.topic_name(of.topic).unwrap_or(of.topic).to_owned();
-        let position = settled.position_of(row);
+        let topic = settled.topic_name(of.topic).unwrap_or(of.name).to_owned();
+        let position = claims.settled(&state.stream, row)?.or(settled.position_of(row));
         let claims = match position {
             None => 0,
             Some(from) => {
@@ -103,7 +107,7 @@ pub fn free_group(
     let settled = read_settled(claims, groups, group)?;
     let mut freed = Vec::new();
     for (lane, token, row) in taken {
-        let Some(cut) = settled.position_of(row) else { continue };
+        let Some(cut) = claims.settled(&lane.stream, row)?.or(settled.position_of(row)) else { continue };
         let (stream, guard) = (&lane.stream, Guard { lane: row.open, token });
         let count = claims.ask(|store| async move { store.close_lane(stream, guard, cut, now).await })?;
         freed.push(Lane { row, settled: Some(cut), claims: count, ..lane.clone() });

@@ -67,13 +67,15 @@ pub fn why(
         .into_iter()
         .map(|claim| {
             let stream = claim.stream.as_ref().and_then(|stream| stream.as_kafka());
-            let group = stream.map(|stream| stream.group.to_owned());
+            let partition = claim.stream.as_ref().and_then(|stream| stream.as_partition());
+            let group = stream.or(partition).map(|stream| stream.group.to_owned());
             let state = match (claim.holder.lane, claim.holder.lane.and_then(|lane| open.get(&lane))) {
                 (None, _) => State::WithoutLane,
                 (Some(_), None) => State::LaneClosed,
                 (Some(_), Some(row)) => {
                     let of = stream.map(|stream| (stream.cluster, stream.group));
-                    match settled.position(*row, of)? {
+                    let told = claim.stream.as_ref().map(|stream| claims.settled(stream, *row)).transpose()?.flatten();
+                    match told.map_or_else(|| settled.position(*row, of), |told| Ok(Ok(told)))? {
                         Ok(settled) if claim.holder.position < settled => State::Settled { settled },
                         Ok(settled) => State::Unsettled { settled },
                         Err(why) => State::Unknown { why },
@@ -150,6 +152,11 @@ impl Found {
         }
     }
 
+    /// The store knows what is settled: the sink has no transactions.
+    fn is_told_by_store(&self) -> bool {
+        self.claim.stream.as_ref().is_some_and(|stream| stream.as_partition().is_some() || stream.is_slot())
+    }
+
     /// What the claim means for the event and its copies, as a sentence or two.
     pub fn meaning(&self) -> String {
         let origin = self.origin();
@@ -170,6 +177,14 @@ impl Found {
             State::LaneClosed => format!(
                 "settled: its lane is closed, and closing a lane frees what it had not settled. {week} is a duplicate of \
                  {origin} and is dropped. (only after `semel recover` may such a claim be of a window that was lost)"
+            ),
+            State::Settled { settled } if self.is_told_by_store() => format!(
+                "settled: {origin} was published (position {position}, settled up to {settled}). {week} is a duplicate of it \
+                 and is dropped"
+            ),
+            State::Unsettled { settled } if self.is_told_by_store() => format!(
+                "not settled: {origin} was claimed (position {position}, settled up to {settled}) and may be published or not. \
+                 whoever reads on there publishes it, perhaps once more. {week} waits until then"
             ),
             State::Settled { settled } => format!(
                 "settled: {origin} was dealt with in a kafka transaction that committed (position {position}, settled up to \

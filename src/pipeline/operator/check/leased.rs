@@ -3,6 +3,7 @@
 use super::{ASK, Facts, store, transactions};
 use crate::clock::Clock;
 use crate::config::ends::Sink;
+use crate::config::extraction::Keys;
 use crate::config::kafka_end;
 use crate::config::leased::LeasedConfig;
 use crate::kafka::admin::{cluster_id, topic_facts};
@@ -11,6 +12,8 @@ use crate::pipeline::leased::wiring;
 use crate::pipeline::operator::Claims;
 use crate::pipeline::operator::claims::runtime;
 use crate::pipeline::{chain, preflight, transactional};
+use crate::protocol::event::Scope;
+use crate::sink::Sink as PlainSink;
 
 /// Asks for everything. Blocks for some seconds where something does not answer. Takes no message and publishes none.
 pub fn check(config: &LeasedConfig, clock: &dyn Clock) -> Facts {
@@ -19,7 +22,7 @@ pub fn check(config: &LeasedConfig, clock: &dyn Clock) -> Facts {
     facts.ok("settings", format!("valid; event id {}, recipe {}", extraction.recipe(), extraction.digest()));
     facts.ok("promise", wiring::promise(config));
     if let Some(claims) = store::check(&mut facts, &config.store, 1, config.retention.bounds, clock) {
-        lanes(&mut facts, config, &claims);
+        lanes(&mut facts, &config.scope, &config.keys, &claims);
     }
     match runtime() {
         Ok(runtime) => runtime.block_on(ends(&mut facts, config)),
@@ -29,20 +32,20 @@ pub fn check(config: &LeasedConfig, clock: &dyn Clock) -> Facts {
 }
 
 /// Who else claims under this scope, and by which recipe.
-fn lanes(facts: &mut Facts, config: &LeasedConfig, claims: &Claims) {
+pub(super) fn lanes(facts: &mut Facts, scope: &Scope, keys: &Keys, claims: &Claims) {
     let streams = match claims.ask(|store| async move { store.streams().await }) {
         Ok(streams) => streams,
         Err(error) => return facts.fail("lanes", chain(&error)),
     };
-    let foreign = preflight::of_other_kind(&config.scope, false, &streams);
+    let foreign = preflight::of_other_kind(scope, false, &streams);
     foreign.iter().for_each(|line| facts.preflight(super::Level::Fail, line));
     if foreign.is_empty() {
-        facts.ok(format!("scope {}", config.scope), "no pipeline from Kafka to Kafka claims under it");
+        facts.ok(format!("scope {scope}"), "no pipeline from Kafka to Kafka claims under it");
     }
-    let digest = config.keys.extraction.digest();
+    let digest = keys.extraction.digest();
     let of_scope = streams.iter().filter_map(|state| state.opened_for.as_ref());
-    let other = of_scope.filter(|lane_for| lane_for.scope == config.scope && lane_for.recipe != digest).count();
-    match (other, config.keys.accept_change) {
+    let other = of_scope.filter(|lane_for| lane_for.scope == *scope && lane_for.recipe != digest).count();
+    match (other, keys.accept_change) {
         (0, _) => facts.ok("recipe", format!("no lane of this scope was opened for another than {digest}")),
         (_, true) => facts.warn("recipe", "there are lanes for another; SEMEL_ACCEPT_RECIPE lets the start go on"),
         (_, false) => facts.fail(
@@ -65,14 +68,17 @@ async fn ends(facts: &mut Facts, config: &LeasedConfig) {
         }
         Err(error) => facts.fail(about, chain(&error)),
     }
-    let about = config.sink.to_string();
-    match (&config.sink, wiring::sink(config)) {
-        (Sink::Kafka(kafka), _) => kafka_sink(facts, config, kafka).await,
-        (_, None) => {}
-        (_, Some(mut sink)) => match sink.check().await {
-            Ok(()) => facts.ok(about, "it is there, with every other destination that is set"),
-            Err(error) => facts.fail(about, chain(&error)),
-        },
+    match &config.sink {
+        Sink::Kafka(kafka) => kafka_sink(facts, config, kafka).await,
+        sink => plain_sink(facts, sink.to_string(), wiring::sink(config)).await,
+    }
+}
+
+pub(super) async fn plain_sink(facts: &mut Facts, about: String, sink: Option<Box<dyn PlainSink>>) {
+    let Some(mut sink) = sink else { return };
+    match sink.check().await {
+        Ok(()) => facts.ok(about, "it is there, with every other destination that is set"),
+        Err(error) => facts.fail(about, chain(&error)),
     }
 }
 

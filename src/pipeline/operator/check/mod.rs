@@ -19,6 +19,7 @@ use crate::store::StreamState;
 mod brokers;
 mod group;
 pub mod leased;
+pub mod settled;
 mod store;
 mod topics;
 mod transactions;
@@ -120,7 +121,8 @@ fn lanes(facts: &mut Facts, config: &Config, claims: Option<&Claims>, streams: O
         Ok(asked) => asked,
         Err(error) => return facts.fail(format!("group {}", config.source.group), error),
     };
-    let sharing = preflight::sharing(config, &partitions.cluster, &partitions.ids, streams);
+    let (who, is_allowed) = ((&config.scope, config.source.group.as_str()), config.identity.allow_shared_scope);
+    let sharing = preflight::sharing(who, is_allowed, &partitions.cluster, &partitions.ids, streams);
     if sharing.is_empty() {
         facts.ok(format!("scope {}", config.scope), "no other group claims the same topics under it");
     }
