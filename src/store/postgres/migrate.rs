@@ -17,6 +17,11 @@ use crate::store::StoreError;
 const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "claims", sql: include_str!("../../../migrations/0001_claims.sql") },
     Migration { version: 2, name: "instance_lanes", sql: include_str!("../../../migrations/0002_instance_lanes.sql") },
+    Migration {
+        version: 3,
+        name: "claims_of_slots",
+        sql: include_str!("../../../migrations/0003_claims_of_slots.sql"),
+    },
 ];
 
 /// The schema that this program reads and writes.
@@ -59,7 +64,8 @@ pub enum SchemaProblem {
 
 impl PostgresStore {
     /// Brings the schema up to [`SCHEMA_VERSION`], from nothing or from an earlier version. Answers the versions that
-    /// it applied; safe to repeat and to run at once from several places.
+    /// it applied; safe to repeat and to run at once from several places. What is to be made of them on weeks with claims
+    /// in them comes last, without holding claims up; a call that finds another at it leaves it to that.
     pub async fn migrate(&self) -> Result<Vec<i32>, StoreError> {
         let limits = Limits::new(LOCK_WAIT, LONGEST);
         let mut applied = Vec::new();
@@ -73,6 +79,7 @@ impl PostgresStore {
                 lease.rollback().await;
             }
         }
+        self.index_weeks().await?;
         Ok(applied)
     }
 
@@ -152,6 +159,7 @@ mod tests {
     const RELEASED: &[(i32, &str)] = &[
         (1, "d73830db20120a549302470ddefc8531a5e2c8f5a4c4ce86ebe93f12642701d4"),
         (2, "c8065ce66f546227c89fd809779497d6af07a98f47aeae57b19fbf7ff4ff25a6"),
+        (3, "dffb2d7eb7b5319840c44e2bd259a30f2882bd0fc453dbf53023dda37719671d"),
     ];
 
     #[test]

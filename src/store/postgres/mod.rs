@@ -8,6 +8,7 @@
 //! | `lanes` | owner tokens, opening and closing lanes |
 //! | `slots`, `takes` | lanes of instances: reserving on them, taking them |
 //! | `partitions` | weeks made ahead and retired |
+//! | `indexes` | an index on weeks that were there before it |
 //! | `inspect`, [`health`] | what operators ask of the claims, and of the server |
 //! | [`migrate`] | the schema and its version |
 //! | `error` | what an error of the database means for the call |
@@ -36,6 +37,7 @@ use crate::protocol::verdict::Claimed;
 mod claim;
 mod error;
 pub mod health;
+mod indexes;
 mod inspect;
 mod lanes;
 pub mod migrate;

@@ -171,7 +171,7 @@ impl PostgresStore {
     }
 
     /// One statement of data definition in a transaction of its own, repeated where it did not get its locks.
-    async fn ddl(&self, sql: &str) -> Result<(), StoreError> {
+    pub(super) async fn ddl(&self, sql: &str) -> Result<(), StoreError> {
         let mut tries = 1;
         while let Err(error) = self.ddl_once(sql).await {
             pause(&mut tries, error).await?;

@@ -13,7 +13,7 @@
 //!
 //! **The lease of a lane that is closed stays as it was**: what was left in doubt there is in flight until it lapses.
 //!
-//! **Cost.** Releasing reads every claim of the store, as opening a partition's lane does, under the slot's lock alone.
+//! **Cost.** Releasing looks in the index of slots' claims, once a week that is kept, under the slot's lock alone.
 
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ async fn open_locked(lease: &mut Lease, open: &OpenSlot<'_>) -> Result<Done<u64>
     if let Some(cut) = open.cut {
         settle(lease, cut.prev, Some(cut.cut)).await?;
         let params: [Param<'_>; 2] = [(&cut.prev.0, Type::INT8), (&cut.cut, Type::INT8)];
-        released = count(&lease.rows(include_str!("sql/delete_unsettled.sql"), &params).await?)?;
+        released = count(&lease.rows(include_str!("sql/delete_unsettled_of_slot.sql"), &params).await?)?;
         close(lease, cut.prev.0, Some(cut.cut), Stamp(open.now)).await?;
     }
     open_on(

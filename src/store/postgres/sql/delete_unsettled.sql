@@ -1,4 +1,5 @@
--- $1 lane, $2 position. Reads every claim: no index is kept for this, since every insert would pay for it.
+-- $1 lane, $2 position. Reads every claim: those of partitions are in no index for this, since every insert would pay for
+-- it.
 WITH gone AS (
     DELETE FROM processed_kafka_events WHERE lane = $1 AND position >= $2 RETURNING 1
 )

@@ -1,5 +1,5 @@
 -- $1 lane, $2 token, $3 settled, $4 published positions, $5 the first position that is released, $6 the one after the
--- last. Reads every claim, twice where something is published.
+-- last. Claims of slots have no offset.
 WITH owned AS MATERIALIZED (
     SELECT FROM semel_streams WHERE open_lane = $1 AND owner = $2 FOR SHARE
 ),
@@ -10,7 +10,11 @@ raised AS (
 ),
 kept AS (
     UPDATE processed_kafka_events SET lane = NULL
-    WHERE lane = $1 AND position = ANY ($4) AND cardinality($4) > 0 AND (SELECT count(*) FROM raised) = 1
+    WHERE lane = $1
+        AND position = ANY ($4)
+        AND "offset" IS NULL
+        AND cardinality($4) > 0
+        AND (SELECT count(*) FROM raised) = 1
     RETURNING 1
 ),
 gone AS (
@@ -19,6 +23,7 @@ gone AS (
         AND position >= $5
         AND position < $6
         AND position <> ALL ($4)
+        AND "offset" IS NULL
         AND (SELECT count(*) FROM raised) = 1
     RETURNING 1
 )

@@ -1,5 +1,5 @@
 -- $1 lane. One statement is enough: a closed lane gets no claim any more, so that whoever sees it closed sees its claims.
--- Reads every claim.
+-- Claims of slots have no offset.
 WITH swept AS MATERIALIZED (
     SELECT settled FROM semel_lanes
     WHERE lane = $1 AND closed_at IS NOT NULL AND lease_until <= clock_timestamp()
@@ -7,7 +7,7 @@ WITH swept AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM processed_kafka_events AS e USING swept
-    WHERE e.lane = $1 AND e.position >= swept.settled
+    WHERE e.lane = $1 AND e.position >= swept.settled AND e."offset" IS NULL
     RETURNING 1
 )
 SELECT (SELECT count(*) FROM swept), (SELECT count(*) FROM gone)

@@ -1,15 +1,18 @@
 //! Making the schema, refusing another, adopting the table of the guard that came before.
 
+use std::time::Duration;
+
 use semel::protocol::lane::{Holder, LaneId, StreamId, Token};
 use semel::protocol::verdict::Claimed;
 use semel::store::postgres::migrate::SCHEMA_VERSION;
 use semel::store::slots::Reserved;
 use semel::store::{ClaimStore, StoreError};
 use sha2::Digest;
+use tokio_postgres::Client;
 
 use super::super::kit::{NOW, Writer, id, of, scope, trying, week};
 use super::super::slots::{LONG, RUNS, Run};
-use super::{Own, run, told};
+use super::{Own, run, told, while_it_waits};
 
 /// From several places at once: applied once, by one of them.
 #[test]
@@ -25,6 +28,8 @@ fn at_once() {
         for call in calls {
             applied.extend(call.await.expect("no panic"));
         }
+        // Which of them applied which does not matter.
+        applied.sort_unstable();
         assert_eq!(applied, (1..=SCHEMA_VERSION).collect::<Vec<_>>());
         assert_eq!(own.store.schema_version().await.expect("an answer"), Some(SCHEMA_VERSION));
         own.store.check_schema().await.expect("the schema");
@@ -79,18 +84,30 @@ const VERSION_1: &str = "
         ('billing', 'new', '2025-12-29', now(), 'orders', 3, 8, 7, 8);
 ";
 
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../../../migrations/0001_claims.sql"),
+    include_str!("../../../../migrations/0002_instance_lanes.sql"),
+];
+
+/// What `semel migrate` of an earlier version left behind.
+async fn at_version(own: &Own, version: usize) -> Client {
+    let side = own.side().await;
+    side.batch_execute(include_str!("../../../../src/store/postgres/sql/make_migrations.sql")).await.expect("made");
+    for (sql, n) in MIGRATIONS[..version].iter().zip(1..) {
+        let digest = hex::encode(sha2::Sha256::digest(sql));
+        let record = format!("INSERT INTO semel_migrations (version, name, digest) VALUES ({n}, 'n', '{digest}')");
+        side.batch_execute(&format!("{sql}; {record}")).await.expect("a version");
+    }
+    side
+}
+
 /// From version 1 with rows in it: they are as they were, its pipeline goes on, and slots can be taken.
 #[test]
 fn from_version_1() {
     run(async || {
         let own = Own::empty().await;
-        let side = own.side().await;
-        let first = include_str!("../../../../migrations/0001_claims.sql");
-        side.batch_execute(include_str!("../../../../src/store/postgres/sql/make_migrations.sql")).await.expect("made");
-        side.batch_execute(first).await.expect("version 1");
-        let digest = hex::encode(sha2::Sha256::digest(first));
-        let record = format!("INSERT INTO semel_migrations (version, name, digest) VALUES (1, 'claims', '{digest}')");
-        side.batch_execute(&format!("{record}; {VERSION_1}")).await.expect("rows");
+        let side = at_version(&own, 1).await;
+        side.batch_execute(VERSION_1).await.expect("rows");
         assert_eq!(own.store.schema_version().await.expect("an answer"), Some(1));
         let refusal = told(&own.store.check_schema().await.expect_err("a refusal"));
         assert!(refusal.contains("at version 1, this program needs") && refusal.contains("semel migrate"), "{refusal}");
@@ -115,6 +132,90 @@ fn from_version_1() {
         let answers = instance.reserve(&*own.store, &["new", "fresh"], 0, (0, LONG)).await.expect("a reserve");
         assert_eq!(answers["fresh"], Reserved::Inserted);
         assert_eq!(answers["new"], Run { lane: LaneId(7), ..instance.clone() }.at(8, 0, RUNS));
+    });
+}
+
+/// What a program of version 2 asks when it takes a slot.
+const DELETE_UNSENT_2: &str = "
+    WITH gone AS (
+        DELETE FROM processed_kafka_events WHERE lane = 8 AND position >= 1 AND position <> ALL ('{}') RETURNING 1
+    )
+    SELECT count(*) FROM gone";
+
+/// From version 2 with claims in use: the index of slots' claims reaches each week, those that are made later too, while
+/// claims go on. What an interrupted call leaves is mended by the next.
+#[test]
+fn from_version_2() {
+    const WEEKS: &str = "
+        SELECT c.relname::text, x.indisvalid, p.inhparent IS NOT NULL
+        FROM pg_inherits AS i
+        JOIN pg_class AS c ON c.oid = i.inhrelid
+        LEFT JOIN pg_index AS x ON x.indrelid = c.oid AND x.indpred IS NOT NULL
+        LEFT JOIN pg_inherits AS p
+            ON p.inhrelid = x.indexrelid AND p.inhparent = 'processed_kafka_events_of_slots'::regclass
+        WHERE i.inhparent = 'processed_kafka_events'::regclass ORDER BY 1";
+    run(async || {
+        let own = Own::empty().await;
+        let side = at_version(&own, 2).await;
+        side.batch_execute(VERSION_1).await.expect("rows");
+        side.batch_execute(
+            "INSERT INTO semel_streams VALUES ('slot:orders/one', 12, 8, NULL, 'billing', 'header:id');
+             INSERT INTO semel_lanes VALUES (8, 'slot:orders/one', 'billing', 'header:id', now(), NULL, NULL, 0, now());
+             INSERT INTO processed_kafka_events
+                 (consumer_scope_id, event_id, week_start, first_seen_at, topic, lane, position)
+             SELECT 'billing', 'of slot ' || n, '2025-12-29', now(), 'queue', 8, n FROM generate_series(0, 2) AS n",
+        )
+        .await
+        .expect("rows");
+        // Not by way of the parent: what is under way there is waited for too, but before anything is changed.
+        side.batch_execute(
+            "BEGIN;
+             INSERT INTO processed_kafka_events_20251229 (consumer_scope_id, event_id, week_start, first_seen_at)
+             VALUES ('billing', 'under way', '2025-12-29', now())",
+        )
+        .await
+        .expect("rows");
+        let other = own.side().await;
+        let weeks = async || {
+            let rows = other.query(WEEKS, &[]).await.expect("weeks");
+            rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect::<Vec<(String, Option<bool>, bool)>>()
+        };
+        let migrating = || {
+            let store = own.store.clone();
+            tokio::spawn(async move { store.migrate().await })
+        };
+        let monday = "processed_kafka_events_20251229".to_owned();
+        for interrupted in [true, false] {
+            let call = migrating();
+            while_it_waits().await;
+            assert!(!call.is_finished(), "it waits for what is under way");
+            let row = "INSERT INTO processed_kafka_events (consumer_scope_id, event_id, week_start, first_seen_at)
+                VALUES ('billing', $1, '2025-12-29', now())";
+            let id = format!("meanwhile {interrupted}");
+            let claim = tokio::time::timeout(Duration::from_secs(1), other.execute(row, &[&id])).await;
+            assert_eq!(claim.expect("claims go on").expect("a claim"), 1);
+            if interrupted {
+                let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+                    WHERE query LIKE 'CREATE INDEX CONCURRENTLY%' AND datname = current_database()";
+                assert_eq!(other.query(cancel, &[]).await.expect("an answer").len(), 1);
+                assert!(call.await.expect("no panic").is_err(), "it says that it was interrupted");
+                assert_eq!(weeks().await[0], (monday.clone(), Some(false), false), "and left something behind");
+                own.store.check_schema().await.expect("which harms nobody");
+            } else {
+                side.batch_execute("COMMIT").await.expect("an end");
+                assert_eq!(call.await.expect("no panic").expect("the rest"), [0; 0]);
+            }
+        }
+        own.store.ensure_weeks(week().plus(1), week().plus(1)).await.expect("room");
+        let whole = |name: &str| (name.to_owned(), Some(true), true);
+        let undated = whole("processed_kafka_events_undated");
+        assert_eq!(weeks().await, [whole(&monday), whole("processed_kafka_events_20260105"), undated]);
+        assert_eq!(own.store.migrate().await.expect("nothing is left to do"), [0; 0]);
+        assert_eq!(other.query_one(DELETE_UNSENT_2, &[]).await.expect("a count").get::<_, i64>(0), 2);
+        let before = Run { lane: LaneId(8), token: Token(12), ..Run::of("one") };
+        let next = Run { lane: LaneId(1 << 40), ..before.next() };
+        let taken = next.take(&*own.store, Some(&before), None, LONG).await.expect("the slot");
+        assert_eq!(taken, semel::store::slots::TakenSlot::Taken { released: 1 });
     });
 }
 

@@ -1,0 +1,5 @@
+-- $1 lane of a slot, $2 position. Claims of slots have no offset.
+WITH gone AS (
+    DELETE FROM processed_kafka_events WHERE lane = $1 AND position >= $2 AND "offset" IS NULL RETURNING 1
+)
+SELECT count(*) FROM gone
