@@ -15,6 +15,23 @@ pub struct LaneId(pub i64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub i64);
 
+/// A slot's token says what its writer took the slot for: the lowest bit is set where it took another's. So a run that
+/// was overtaken knows whether its claims were taken over, or another process runs under its name. (Releases before this
+/// drew any number: one in two of their takeovers looks like a run.)
+impl Token {
+    pub fn of_run(self) -> Token {
+        Token((self.0 & !1).max(2))
+    }
+
+    pub fn of_takeover(self) -> Token {
+        Token(self.0 | 1)
+    }
+
+    pub fn is_of_run(self) -> bool {
+        self.0 & 1 == 0
+    }
+}
+
 /// Place on a lane. For Kafka: the offset.
 pub type Position = i64;
 
@@ -48,6 +65,12 @@ impl StreamId {
 
     pub fn is_slot(&self) -> bool {
         self.0.starts_with("slot:")
+    }
+
+    /// The instance of a slot, of either kind.
+    pub fn instance(&self) -> Option<&str> {
+        let in_store = || self.0.strip_prefix("slot:")?.split_once('/').map(|(_, instance)| instance);
+        self.as_slot_in_kafka().map(|(.., instance)| instance).or_else(in_store)
     }
 
     /// What [`StreamId::slot_in_kafka`] put together: cluster, pipeline, instance.

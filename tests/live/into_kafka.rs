@@ -16,16 +16,19 @@ use crate::support::unique;
 use crate::{MINUTE, full};
 
 /// A queue, and the topics that daemons forward it to.
-struct Into {
-    between: Between,
-    broker: Broker,
-    topic: String,
+pub struct Into {
+    pub between: Between,
+    pub broker: Broker,
+    pub topic: String,
     dead: String,
 }
 
 impl Into {
-    fn new(name: &str) -> Into {
-        let mut between = Between::new(name);
+    pub fn new(name: &str) -> Into {
+        Into::after(name, Between::new(name))
+    }
+
+    pub fn after(name: &str, mut between: Between) -> Into {
         let broker = Broker(Services::shared().kafka);
         let [topic, dead] = ["out", "dead"].map(|end| unique(&format!("{name}-{end}")));
         broker.make_topic(&topic, 3, &[]);
@@ -38,12 +41,12 @@ impl Into {
         Into { between, broker, topic, dead }
     }
 
-    fn records(&self, topic: &str) -> Vec<Record> {
+    pub fn records(&self, topic: &str) -> Vec<Record> {
         self.broker.read(topic).into_iter().flat_map(|log| log.records).collect()
     }
 
     /// Waits until nothing is left to be acknowledged, also of what a killed instance had.
-    fn wait_done(&self, messages: u64) {
+    pub fn wait_done(&self, messages: u64) {
         let begun = Instant::now();
         let mut quiet_since = Instant::now();
         // Its deliveries are out until they are acknowledged; a lease and a heartbeat later nobody holds one for others.
@@ -57,7 +60,7 @@ impl Into {
     }
 
     /// Every event once, under its key, and nothing else.
-    fn check(&self, events: &[String]) {
+    pub fn check(&self, events: &[String]) {
         let scope = Scope::new(&self.between.scope).expect("a scope");
         let mut copies: BTreeMap<String, u32> = BTreeMap::new();
         for record in self.records(&self.topic) {
@@ -76,7 +79,8 @@ impl Into {
     }
 }
 
-fn header(record: &Record, name: &str) -> Option<String> {
+/// A header that is text.
+pub fn header(record: &Record, name: &str) -> Option<String> {
     let value = record.headers.iter().find(|(known, _)| known == name)?.1.clone()?;
     Some(String::from_utf8(value).expect("text"))
 }

@@ -10,6 +10,7 @@ mod support;
 
 mod anew;
 mod away;
+mod clash;
 mod commands;
 mod crash;
 mod cuts;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use lapin::message::Delivery;
 use lapin::options::{BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
@@ -21,13 +22,14 @@ use crate::support::unique;
 
 /// Two queues, a database, and what daemons between them are told.
 pub struct Between {
-    runtime: Runtime,
-    channel: Channel,
+    pub runtime: Runtime,
+    pub channel: Channel,
     _connection: Connection,
+    url: String,
     pub input: String,
-    output: String,
+    pub output: String,
     pub scope: String,
-    database: String,
+    pub database: String,
     pub folder: PathBuf,
     pub settings: Settings,
     pub random: Random,
@@ -38,22 +40,24 @@ type Out = (String, String);
 
 impl Between {
     pub fn new(name: &str) -> Between {
+        Between::with(name, &Services::shared(), FieldTable::default())
+    }
+
+    /// Over RabbitMQ and PostgreSQL of these services; the queues are declared with these arguments.
+    pub fn with(name: &str, services: &Services, arguments: FieldTable) -> Between {
         let seed = random::seed();
         println!("{name}: seed {seed}");
-        let services = Services::shared();
-        let url = std::env::var("SEMEL_TEST_RABBITMQ").expect("SEMEL_TEST_RABBITMQ is not set: run tests/run");
+        let url = services.rabbitmq.url.clone();
+        assert!(!url.is_empty(), "SEMEL_TEST_RABBITMQ is not set: run tests/run");
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime starts");
         let base = unique(name);
         let [input, output, dead] = ["in", "out", "dead"].map(|end| format!("{base}.{end}"));
         let (connection, channel) = runtime.block_on(async {
-            let connection =
-                Connection::connect(&url, ConnectionProperties::default()).await.expect("RabbitMQ answers");
-            let channel = connection.create_channel().await.expect("a channel");
-            channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
+            let (connection, channel) = connect(&url).await;
             for queue in [&input, &output, &dead] {
                 let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-                channel.queue_declare(queue.as_str().into(), options, FieldTable::default()).await.expect("a queue");
+                channel.queue_declare(queue.as_str().into(), options, arguments.clone()).await.expect("a queue");
             }
             (connection, channel)
         });
@@ -77,7 +81,30 @@ impl Between {
         let settings: Settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
         run_well(&["migrate"], &settings);
         let random = Random::new(seed);
-        Between { runtime, channel, _connection: connection, input, output, scope, database, folder, settings, random }
+        Between {
+            runtime,
+            channel,
+            _connection: connection,
+            url,
+            input,
+            output,
+            scope,
+            database,
+            folder,
+            settings,
+            random,
+        }
+    }
+
+    /// The test's own connection, after its broker was away.
+    pub fn connect_again(&mut self) {
+        (self._connection, self.channel) = self.runtime.block_on(connect(&self.url));
+    }
+
+    /// Has the daemons reach a server by another port of this machine.
+    pub fn reach(&mut self, setting: &str, port: u16, other: u16) {
+        let value = self.settings.get_mut(setting).expect("it is set");
+        *value = value.replacen(&format!(":{port}"), &format!(":{other}"), 1);
     }
 
     pub fn daemon(&self, instance: &str) -> Daemon {
@@ -99,11 +126,17 @@ impl Between {
     }
 
     pub fn send(&self, events: &[String]) {
+        self.send_with(events, &FieldTable::default());
+    }
+
+    pub fn send_with(&self, events: &[String], headers: &FieldTable) {
         self.runtime.block_on(async {
             let mut confirms = Vec::with_capacity(events.len());
             for event in events {
-                let properties =
-                    BasicProperties::default().with_message_id(event.as_str().into()).with_delivery_mode(2);
+                let properties = BasicProperties::default()
+                    .with_message_id(event.as_str().into())
+                    .with_headers(headers.clone())
+                    .with_delivery_mode(2);
                 let body = format!("{{\"of\":\"{event}\"}}");
                 let options = BasicPublishOptions::default();
                 let sent = self.channel.basic_publish(
@@ -128,7 +161,7 @@ impl Between {
         self.runtime.block_on(declared).expect("a queue").message_count() as usize
     }
 
-    fn wait_forwarded(&self, most: usize) {
+    pub fn wait_forwarded(&self, most: usize) {
         let begun = Instant::now();
         while self.waiting(&self.output) < most {
             let there = self.waiting(&self.output);
@@ -137,27 +170,35 @@ impl Between {
         }
     }
 
+    /// Everything that is in a queue, taken from it.
+    pub fn take_all(&self, queue: &str) -> Vec<Delivery> {
+        let get = || self.channel.basic_get(queue.into(), BasicGetOptions { no_ack: true });
+        self.runtime.block_on(async {
+            let mut all = Vec::new();
+            while let Some(message) = get().await.expect("an answer") {
+                all.push(message.delivery);
+            }
+            all
+        })
+    }
+
     /// Everything that came out.
     fn outputs(&self) -> Vec<Out> {
-        let mut outputs = Vec::new();
-        let get = || self.channel.basic_get(self.output.as_str().into(), BasicGetOptions { no_ack: true });
-        self.runtime.block_on(async {
-            while let Some(message) = get().await.expect("an answer") {
+        let all = self.take_all(&self.output);
+        all.iter()
+            .map(|message| {
                 let properties = &message.properties;
-                let own =
-                    properties.headers().as_ref().and_then(|table| table.inner().get("semel-message-id").cloned());
-                let Some(AMQPValue::LongString(own)) = own else { panic!("no id of its own: {properties:?}") };
-                let event = String::from_utf8(own.as_bytes().to_vec()).expect("text");
+                let event = header(message, "semel-message-id");
+                let event = event.unwrap_or_else(|| panic!("no id of its own: {properties:?}"));
                 assert_eq!(message.data, format!("{{\"of\":\"{event}\"}}").into_bytes(), "the body is the event's");
                 let key = properties.message_id().as_ref().expect("a message_id").to_string();
-                outputs.push((event, key));
-            }
-        });
-        outputs
+                (event, key)
+            })
+            .collect()
     }
 
     /// Nothing lost; every copy under its event's key. Answers the events that came out more than once.
-    fn check(&self, events: &[String]) -> BTreeSet<String> {
+    pub fn check(&self, events: &[String]) -> BTreeSet<String> {
         let mut copies: BTreeMap<String, u32> = BTreeMap::new();
         let scope = Scope::new(&self.scope).expect("a scope");
         for (event, key) in self.outputs() {
@@ -174,7 +215,7 @@ impl Between {
     }
 
     /// What an instance that was killed had claimed and not settled, as the store knows it.
-    fn unsettled(&self, instance: &str) -> Vec<String> {
+    pub fn unsettled(&self, instance: &str) -> Vec<String> {
         self.unsettled_of(&format!("slot:{}/{instance}", self.input))
     }
 
@@ -190,12 +231,20 @@ impl Between {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
+    /// Every event that is claimed.
+    pub fn claimed(&self) -> Vec<String> {
+        let rows = Database::open(&self.database).query("SELECT event_id FROM processed_kafka_events", &[]);
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
     /// Events that a log says may come out again.
-    fn told(&self, events: &[String]) -> BTreeSet<String> {
+    pub fn told(&self, events: &[String]) -> BTreeSet<String> {
         let scope = Scope::new(&self.scope).expect("a scope");
         let mut text = String::new();
         for file in std::fs::read_dir(&self.folder).expect("a folder").flatten() {
-            text.push_str(&std::fs::read_to_string(file.path()).expect("a log"));
+            if file.path().is_file() {
+                text.push_str(&std::fs::read_to_string(file.path()).expect("a log"));
+            }
         }
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("may come out again")).collect();
         let is_told = |event: &&String| {
@@ -203,6 +252,21 @@ impl Between {
             lines.iter().any(|line| line.contains(&*key))
         };
         events.iter().filter(is_told).cloned().collect()
+    }
+}
+
+async fn connect(url: &str) -> (Connection, Channel) {
+    let connection = Connection::connect(url, ConnectionProperties::default()).await.expect("RabbitMQ answers");
+    let channel = connection.create_channel().await.expect("a channel");
+    channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
+    (connection, channel)
+}
+
+/// A header that is text.
+pub fn header(message: &Delivery, name: &str) -> Option<String> {
+    match message.properties.headers().as_ref()?.inner().get(name)? {
+        AMQPValue::LongString(text) => Some(String::from_utf8(text.as_bytes().to_vec()).expect("text")),
+        _ => None,
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn take_over(shared: &Shared, lane: LaneId) -> Result<bool, Lan
     let guard = draw()?;
     let take = TakeSlot {
         slot: &slot,
-        token: guard.token,
+        token: guard.token.of_takeover(),
         lane: guard.lane,
         instead_of: Some(seen.owner),
         former: None,

@@ -28,6 +28,10 @@
 //! *Not handled.* A process that stops between looking at its lease and sending may publish after the lapse. The time of
 //! [`Machine::now`] must not stand still while the store's goes on (a machine that sleeps): that too outlives a lease.
 //!
+//! *Overtaken*, a run asks by whom. One whose claims were taken over after its lease goes on with a new lane. One that
+//! finds the token of another run of its own slot there leaves, naming the instance: two processes of one name would
+//! take the slot from each other for ever. The run that was first leaves, as into Kafka the older producer does.
+//!
 //! | module | does |
 //! | --- | --- |
 //! | [`worker`] | receives, holds, settles what is idle, drains |
@@ -98,6 +102,10 @@ pub enum LeasedError {
          old claims would not be recognised. set SEMEL_ACCEPT_RECIPE={digest} to go on, or use a new scope"
     )]
     RecipeChanged { slot: StreamId, digest: String },
+    #[error(
+        "another process runs under the instance name {instance} ({slot}): give each a name of its own (SEMEL_INSTANCE)"
+    )]
+    NameClash { slot: StreamId, instance: String },
     #[error("a lease of {lease:?} leaves no time for a publish of up to {publish:?}")]
     ShortLease { lease: Duration, publish: Duration },
     #[error(

@@ -17,7 +17,6 @@ use super::worker::Worker;
 use crate::metrics as names;
 use crate::pipeline::chain;
 use crate::protocol::backoff::Backoff;
-use crate::protocol::instance::Standing;
 use crate::protocol::lane::{Cut, LaneId, Mark, StreamId, Token};
 use crate::protocol::slot::{SlotSeen, Truth, cut_of};
 use crate::sink::kafka_slot::{SlotSink, SlotSinkOptions};
@@ -54,10 +53,7 @@ impl Worker {
             let wanted = Wanted { slot, own: true, lease, options };
             match self.round(&wanted).await? {
                 Round::Taken(guard, held) => {
-                    self.guard = guard;
-                    self.standing = Standing::new(guard.lane);
-                    self.to_take = None;
-                    self.status.set(None);
+                    self.opened(guard);
                     counter!(names::DISCONTINUITIES, "reason" => reason).increment(1);
                     tracing::info!(slot = %wanted.slot, lane = %guard.lane, reason, "opened a lane");
                     if let Outlet::Kafka(kafka) = &mut self.sink {
@@ -109,9 +105,12 @@ impl Worker {
     }
 
     async fn round(&mut self, wanted: &Wanted) -> Result<Round, LeasedError> {
-        let guard = Guard { token: Token(self.draw()?), lane: LaneId(self.draw()?) };
         let Wanted { slot, own, .. } = wanted;
         let Some(seen) = self.slot_row(slot).await? else { return Ok(Round::NotYet) };
+        if *own {
+            self.refuse_clash(seen.map(|seen| seen.owner))?;
+        }
+        let guard = if *own { self.draw_own()? } else { self.draw_other()? };
         if let Some(stop) = self.write_token(slot, guard.token, seen.map(|seen| seen.owner), *own).await? {
             return Ok(stop);
         }

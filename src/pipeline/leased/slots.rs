@@ -70,8 +70,42 @@ pub enum Other {
 }
 
 impl Worker {
-    pub(super) fn draw(&self) -> Result<i64, LeasedError> {
+    fn draw(&self) -> Result<i64, LeasedError> {
         Ok(((self.machine.random()? >> 1) as i64).max(1))
+    }
+
+    /// For a lane of this run on its own slot. Whether it lands is not always known.
+    pub(super) fn draw_own(&mut self) -> Result<Guard, LeasedError> {
+        let guard = Guard { token: Token(self.draw()?).of_run(), lane: LaneId(self.draw()?) };
+        self.drawn.push(guard.token);
+        Ok(guard)
+    }
+
+    /// For another's slot.
+    pub(super) fn draw_other(&self) -> Result<Guard, LeasedError> {
+        Ok(Guard { token: Token(self.draw()?).of_takeover(), lane: LaneId(self.draw()?) })
+    }
+
+    /// The run's lane is open. What was drawn before cannot land any more.
+    pub(super) fn opened(&mut self, guard: Guard) {
+        self.drawn = vec![guard.token];
+        self.guard = guard;
+        self.standing = Standing::new(guard.lane);
+        self.to_take = None;
+        self.status.set(None);
+    }
+
+    /// An error where another run has the slot that this one had.
+    pub(super) fn refuse_clash(&self, owner: Option<Token>) -> Result<(), LeasedError> {
+        let had_it = self.guard.token != Token(0);
+        match owner {
+            Some(owner) if had_it && owner.is_of_run() && !self.drawn.contains(&owner) => {
+                let slot = self.options.slot.clone();
+                let instance = slot.instance().unwrap_or_default().to_owned();
+                Err(LeasedError::NameClash { slot, instance })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The lane is not extended any more; [`Worker::take_own`] opens another.
@@ -83,7 +117,7 @@ impl Worker {
     /// Takes the run's own slot with a new lane, if the one it had was given up. False where that has to wait: see
     /// [`Worker::bear`].
     pub(super) async fn take_own(&mut self) -> Result<bool, LeasedError> {
-        let mut waits = false;
+        let mut waits: Option<Duration> = None;
         if matches!(self.sink, Outlet::Kafka(_)) {
             return self.take_own_in_kafka().await;
         }
@@ -91,26 +125,34 @@ impl Worker {
             let instead_of = match known {
                 Some(_) => Some(self.guard.token),
                 None => match self.read_owner().await? {
-                    Some(owner) => owner,
+                    Some(owner) => {
+                        self.refuse_clash(owner)?;
+                        owner
+                    }
                     None => return Ok(false),
                 },
             };
-            let guard = Guard { token: Token(self.draw()?), lane: LaneId(self.draw()?) };
+            let guard = self.draw_own()?;
             let slot = self.options.slot.clone();
             match self.take(&slot, guard, instead_of, known.as_ref(), self.options.lease).await? {
                 Took::Taken { released } => {
-                    self.guard = guard;
-                    self.standing = Standing::new(guard.lane);
-                    self.to_take = None;
-                    self.status.set(None);
+                    self.opened(guard);
                     counter!(names::DISCONTINUITIES, "reason" => reason).increment(1);
                     counter!(names::RELEASED).increment(released);
                     tracing::info!(slot = %slot, lane = %guard.lane, reason, released, "opened a lane");
                 }
                 Took::Leased { left } => {
                     let left_ms = left.as_millis() as u64;
-                    if !std::mem::replace(&mut waits, true) {
-                        tracing::info!(slot = %slot, left_ms, "waiting for the lease of the slot's other run");
+                    match waits.replace(left) {
+                        None => tracing::info!(slot = %slot, left_ms, "waiting for the lease of the slot's other run"),
+                        Some(before) if left > before => {
+                            tracing::warn!(
+                                slot = %slot,
+                                left_ms,
+                                "another process works under this instance name: give each its own (SEMEL_INSTANCE)"
+                            );
+                        }
+                        Some(_) => {}
                     }
                     self.status.set(Some(format!("the lease of the slot's other run has {left_ms} ms left")));
                     self.hand_back_old().await?;
@@ -198,7 +240,7 @@ impl Worker {
         if !open.lease_left.is_zero() {
             return Ok(Other::Leased);
         }
-        let guard = Guard { token: Token(self.draw()?), lane: LaneId(self.draw()?) };
+        let guard = self.draw_other()?;
         match self.take(&slot, guard, Some(seen.owner), None, Duration::ZERO).await? {
             Took::Taken { released } => {
                 counter!(names::DISCONTINUITIES, "reason" => "takeover").increment(1);

@@ -54,6 +54,8 @@ pub struct Worker {
     pub(super) keyer: Keyer,
     pub(super) lane_for: LaneFor,
     pub(super) guard: Guard,
+    /// Tokens of its own that may stand in its slot.
+    pub(super) drawn: Vec<Token>,
     pub(super) standing: Standing,
     /// Some: the run has no lane that it may extend.
     pub(super) to_take: Option<ToTake>,
@@ -92,6 +94,7 @@ impl Worker {
             keyer,
             lane_for: LaneFor { scope: options.scope.clone(), recipe: options.extraction.digest() },
             guard: Guard { lane: LaneId(0), token: Token(0) },
+            drawn: Vec::new(),
             standing: Standing::new(LaneId(0)),
             to_take: Some(ToTake { known: None, reason: "start" }),
             leased_until: Duration::ZERO,
