@@ -18,6 +18,7 @@ const LEASED: &str = "src/config/leased_tests.rs";
 const WIRING: &str = "src/pipeline/transactional/wiring_tests.rs";
 const OPERATOR: &str = "tests/live/operator.rs";
 const CHECK: &str = "tests/live/commands/check.rs";
+const QUEUE_FAULTS: &str = "tests/live/queue_faults.rs";
 const OUTAGE: &str = "tests/live/store/postgres/outage.rs";
 const CLAIMS: &str = "tests/live/store/claims.rs";
 const INGEST: &str = "src/config/ingest_tests.rs";
@@ -30,7 +31,14 @@ const OF_SETTINGS: &[(&str, &[Test])] = &[
     ("SEMEL_BROADCAST", &[(CONFIG, "what_does_not_go_together")]),
     ("SEMEL_ALLOW_SHARED_SCOPE", &[(SETTINGS, "whose_events_they_are")]),
     ("SEMEL_PIPELINE", &[(SETTINGS, "whose_events_they_are"), (WIRING, "what_the_clients_are_told")]),
-    ("SEMEL_INSTANCE", &[(SETTINGS, "whose_events_they_are"), (END_TO_END, "two_processes_with_one_name")]),
+    (
+        "SEMEL_INSTANCE",
+        &[
+            (SETTINGS, "whose_events_they_are"),
+            (END_TO_END, "two_processes_with_one_name"),
+            ("tests/live/clash.rs", "of_one_name"),
+        ],
+    ),
     ("SEMEL_WORKERS", &[(SETTINGS, "four_workers_on_two_connections")]),
     ("SEMEL_GRACE", &[(SETTINGS, "how_long_it_is_waited_for")]),
     ("SEMEL_SOURCE", &[(END_TO_END, "each_event_comes_through_once")]),
@@ -142,6 +150,10 @@ const OF_CASES: &[(&str, &[Test])] = &[
             ("tests/live/dead_letters.rs", "too_large_for_the_sink"),
             ("tests/live/dead_letters.rs", "refused_by_the_broker_although_claimed"),
         ],
+    ),
+    (
+        "store away before a queue that counts deliveries",
+        &[(QUEUE_FAULTS, "a_store_that_is_away"), (QUEUE_FAULTS, "a_message_that_comes_often")],
     ),
     ("members that come and go", &[("tests/live/rebalance.rs", "eager"), ("tests/live/rebalance.rs", "cooperative")]),
     (

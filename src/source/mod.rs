@@ -80,6 +80,12 @@ pub trait Source: Send {
     /// These are not done and are to be delivered again, to anybody.
     async fn hand_back(&mut self, tags: &[Tag]) -> Result<(), SourceError>;
 
+    /// How long what is out may stay so while nobody calls [`Source::receive`]: for longer, a limit of the source's own
+    /// may hit it.
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Hands back all that is out, once, and receives nothing more until the next [`Source::receive`]: for a store that
     /// is away, so that neither a delivery limit nor a consumer's time limit drops anything.
     async fn pause(&mut self) -> Result<(), SourceError>;

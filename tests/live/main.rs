@@ -26,6 +26,7 @@ mod load;
 mod operator;
 mod pipe;
 mod policies;
+mod queue_faults;
 mod rabbitmq;
 mod rebalance;
 mod settings;

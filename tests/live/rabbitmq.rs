@@ -188,7 +188,8 @@ impl Between {
         all.iter()
             .map(|message| {
                 let properties = &message.properties;
-                let event = header(message, "semel-message-id");
+                // Another source than a queue has it as a header from the beginning.
+                let event = header(message, "semel-message-id").or_else(|| header(message, "message_id"));
                 let event = event.unwrap_or_else(|| panic!("no id of its own: {properties:?}"));
                 assert_eq!(message.data, format!("{{\"of\":\"{event}\"}}").into_bytes(), "the body is the event's");
                 let key = properties.message_id().as_ref().expect("a message_id").to_string();

@@ -20,7 +20,9 @@
 //! and held. In doubt: the lane is closed with that claim left on it; the message is held, and when that lane's lease is
 //! over it is claimed and published again, under the same idempotency key. The store answers nothing, or names another
 //! owner: everything is void, and a new lane is opened. Source lost: what was out comes back; what of it was published
-//! meets its own settled claim. Store away: the source is paused, so that no limit of the broker's runs out.
+//! meets its own settled claim. Store away: nothing more is received, and what is out is kept for as long as the source
+//! can wait, then handed back, once, so that no limit of the broker's runs out. No queue for a message: in doubt, as
+//! above, so that it is tried at the pace of leases while others pass.
 //!
 //! *The drain* settles, hands back what is held and lets the lease lapse at once ([`worker`]), so that the next run does
 //! not wait.

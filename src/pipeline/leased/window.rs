@@ -104,6 +104,7 @@ impl Worker {
             };
             match self.store.reserve(&reserve).await {
                 Ok(answers) => {
+                    self.store_answers();
                     self.leased_until = before + self.options.lease;
                     self.owes_since = None;
                     let answers: Vec<Answer> = answers.iter().map(answer).collect();

@@ -66,7 +66,10 @@ pub struct Worker {
     pub(super) holding: Holding,
     /// How often everything that was out was handed back at once.
     pub(super) pauses: u64,
-    store_away: bool,
+    /// Everything is handed back until the store answers.
+    is_paused: bool,
+    /// Since when it does not answer.
+    store_away: Option<Duration>,
     pub(super) sink_away: bool,
     source_ended: bool,
     leaving: bool,
@@ -101,7 +104,8 @@ impl Worker {
             owes_since: None,
             holding: Holding::new(options.lease),
             pauses: 0,
-            store_away: false,
+            is_paused: false,
+            store_away: None,
             sink_away: false,
             source_ended: false,
             leaving: false,
@@ -151,8 +155,8 @@ impl Worker {
         while !self.is_ending() {
             // With the policy to forward without the store, a lane is no condition.
             self.take_own().await?;
-            if self.store_away || self.is_flush_due() {
-                self.store_away = !self.flush(self.options.lease).await?;
+            if self.store_away.is_some() || self.is_flush_due() {
+                self.flush(self.options.lease).await?;
             }
             self.hand_back_old().await?;
             if self.sink_away && !self.is_sink_back(&mut backoff).await? {
@@ -230,6 +234,7 @@ impl Worker {
                     counter!(names::STORE_COMMITS).increment(1);
                     self.standing.settled = committed;
                     self.owes_since = None;
+                    self.store_answers();
                     return Ok(Told::Settled);
                 }
                 Err(StoreError::NotOwner) => return Ok(Told::Overtaken),
@@ -322,17 +327,35 @@ impl Worker {
         self.passing(handed_back)
     }
 
-    /// Everything out is handed back, and nothing more received until the store answers.
+    /// Nothing more is received until the store answers. What is out is handed back, once, when the source has waited
+    /// for as long as it can: whoever hands back sooner has a delivery counted for each time that the store is away.
     pub(super) async fn pause(&mut self) -> Result<(), LeasedError> {
-        if self.store_away {
+        let now = self.machine.now();
+        let since = match self.store_away {
+            Some(since) => since,
+            None => {
+                tracing::warn!("nothing more is received until the claim store answers");
+                now
+            }
+        };
+        self.store_away = Some(since);
+        if self.is_paused || now < since + self.source.patience() {
             return Ok(());
         }
-        tracing::warn!("paused the source until the claim store answers");
-        self.store_away = true;
+        tracing::warn!("handed back what was out until the claim store answers");
+        self.is_paused = true;
         self.pauses += 1;
         drop(self.holding.clear());
         let paused = self.source.pause().await;
         self.passing(paused)
+    }
+
+    pub(super) fn store_answers(&mut self) {
+        if let Some(since) = self.store_away.take() {
+            let away_ms = (self.machine.now() - since).as_millis() as u64;
+            tracing::info!(away_ms, "the claim store answers again");
+        }
+        self.is_paused = false;
     }
 
     async fn is_sink_back(&mut self, backoff: &mut Backoff) -> Result<bool, LeasedError> {

@@ -11,9 +11,9 @@
 //! acknowledgement: one that was lost shows in a second delivery.
 //!
 //! **A pause is one frame.** It ends the consumer, and then hands back all that the channel has out, also what the client
-//! still holds. A quorum queue counts each return of a message towards its delivery limit (20 from RabbitMQ 4 on, then it
-//! is dropped or dead-lettered), so whoever waits pauses once, and does not hand back again and again. Not handled: a
-//! queue with a lower limit than the outages it will see.
+//! still holds. A quorum queue counts each return of a message towards its delivery limit, so whoever waits for less than
+//! [`Source::patience`] does not pause, and nobody hands back again and again. What comes often all the same is renewed
+//! ([`renew`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -31,6 +31,10 @@ use crate::message::Message;
 
 mod connect;
 mod message;
+mod renew;
+
+/// The broker ends a consumer that keeps a delivery for 30 minutes. What is out may have been so for ten already.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 #[derive(Clone)]
 pub struct RabbitMqSourceOptions {
@@ -59,13 +63,21 @@ pub struct RabbitMqSource {
 /// A connection with its one channel.
 struct Live {
     channel: Channel,
-    _connection: Connection,
+    connection: Connection,
     /// None while paused.
     consumer: Option<Consumer>,
     /// Received and not handed out, by rising delivery tags that are above all that are out.
-    ready: VecDeque<(u64, Message)>,
+    ready: VecDeque<Ready>,
     /// Handed out and not settled.
     out: BTreeSet<u64>,
+    renewal: renew::Renewal,
+}
+
+struct Ready {
+    tag: u64,
+    message: Message,
+    /// It came often: to be sent to the queue anew before it is handed out.
+    is_old: bool,
 }
 
 /// What becomes of deliveries.
@@ -83,13 +95,14 @@ impl RabbitMqSource {
     async fn gather(&mut self, gather: Gather) -> Result<Vec<Delivery>, SourceError> {
         if self.live.is_none() {
             let (connection, channel) = connect::connect(&self.options).await?;
-            let (ready, out) = (VecDeque::new(), BTreeSet::new());
-            self.live = Some(Live { channel, _connection: connection, consumer: None, ready, out });
+            let (ready, out, renewal) = (VecDeque::new(), BTreeSet::new(), renew::Renewal::default());
+            self.live = Some(Live { channel, connection, consumer: None, ready, out, renewal });
             self.number += 1;
         }
         let Some(live) = &mut self.live else { return Ok(Vec::new()) };
         live.consume(&self.options).await?;
         live.fill(gather).await?;
+        live.renew_old(&self.options).await?;
         Ok(live.take(gather, self.number))
     }
 
@@ -124,16 +137,17 @@ impl Live {
     /// Keeps what comes as it comes, so that a dropped call loses nothing.
     async fn fill(&mut self, gather: Gather) -> Result<(), SourceError> {
         let Some(consumer) = &mut self.consumer else { return Ok(()) };
-        let mut bytes: usize = self.ready.iter().map(|(_, message)| message.size()).sum();
+        let mut bytes: usize = self.ready.iter().map(|ready| ready.message.size()).sum();
         let first_until = Instant::now() + gather.wait;
         while self.ready.len() < gather.messages_max && bytes < gather.bytes_max {
             let until = if self.ready.is_empty() { first_until } else { Instant::now() + gather.linger };
             match timeout_at(until, consumer.next()).await {
                 Err(_) => break,
                 Ok(Some(Ok(delivery))) => {
-                    let (tag, message) = (delivery.delivery_tag, message::of(delivery));
+                    let (tag, is_old) = (delivery.delivery_tag, renew::is_due(&delivery));
+                    let message = message::of(delivery);
                     bytes += message.size();
-                    self.ready.push_back((tag, message));
+                    self.ready.push_back(Ready { tag, message, is_old });
                 }
                 Ok(Some(Err(error))) => return Err(connect::fate(error)),
                 // The queue was deleted, or moved to another node.
@@ -143,15 +157,31 @@ impl Live {
         Ok(())
     }
 
+    /// A dropped call does it again: the queue then has it once more.
+    async fn renew_old(&mut self, options: &RabbitMqSourceOptions) -> Result<(), SourceError> {
+        while let Some(n) = self.ready.iter().position(|ready| ready.is_old) {
+            let Ready { tag, message, .. } = &self.ready[n];
+            let tag = *tag;
+            if self.renewal.renew(&self.connection, &options.queue, message, options.timeout).await {
+                let acknowledged = self.channel.basic_ack(tag, BasicAckOptions { multiple: false }).await;
+                self.ready.remove(n);
+                acknowledged.map_err(connect::fate)?;
+            } else {
+                self.ready[n].is_old = false;
+            }
+        }
+        Ok(())
+    }
+
     fn take(&mut self, gather: Gather, connection: u64) -> Vec<Delivery> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
-        while let Some((_, message)) = self.ready.front() {
-            bytes += message.size();
+        while let Some(ready) = self.ready.front() {
+            bytes += ready.message.size();
             // A single message may be larger.
             if taken.len() >= gather.messages_max || !taken.is_empty() && bytes > gather.bytes_max {
                 break;
             }
-            let Some((number, message)) = self.ready.pop_front() else { break };
+            let Some(Ready { tag: number, message, .. }) = self.ready.pop_front() else { break };
             self.out.insert(number);
             taken.push(Delivery { tag: Tag { connection, number }, message });
         }
@@ -207,6 +237,10 @@ impl Source for RabbitMqSource {
 
     async fn hand_back(&mut self, tags: &[Tag]) -> Result<(), SourceError> {
         self.settle(tags, Settle::HandBack).await
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 
     async fn pause(&mut self) -> Result<(), SourceError> {

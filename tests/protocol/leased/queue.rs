@@ -50,13 +50,15 @@ pub struct Connected {
     pub queue: Arc<Mutex<Queue>>,
     pub known: Arc<Mutex<Known>>,
     pub prefetch: usize,
+    patience: Duration,
     /// None until it is made.
     connection: Option<u64>,
 }
 
 impl Connected {
     pub fn new(machine: Simulated, queue: Arc<Mutex<Queue>>, known: Arc<Mutex<Known>>, prefetch: usize) -> Connected {
-        Connected { machine, queue, known, prefetch, connection: None }
+        let patience = if machine.percent(50) { Duration::ZERO } else { Duration::from_secs(2) };
+        Connected { machine, queue, known, prefetch, patience, connection: None }
     }
 
     /// What was out on it comes again.
@@ -158,6 +160,10 @@ impl Source for Connected {
         self.fails()?;
         self.queue.lock().expect("one thread").requeue(|tag| tags.contains(&tag));
         Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        self.patience
     }
 
     async fn pause(&mut self) -> Result<(), SourceError> {
