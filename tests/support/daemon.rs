@@ -59,7 +59,15 @@ impl Daemon {
 
     /// Another command that stays.
     pub fn start_as(command: &str, folder: &Path, instance: &str, settings: &Settings) -> Daemon {
-        let subcommand = command;
+        Daemon::spawn(command, folder, instance, settings, Stdio::null())
+    }
+
+    /// `semel run` with this as its standard input.
+    pub fn start_fed(folder: &Path, instance: &str, settings: &Settings, input: File) -> Daemon {
+        Daemon::spawn("run", folder, instance, settings, input.into())
+    }
+
+    fn spawn(subcommand: &str, folder: &Path, instance: &str, settings: &Settings, input: Stdio) -> Daemon {
         let http = free_port();
         let log = folder.join(format!("{instance}.log"));
         let file = File::options().create(true).append(true).open(&log).expect("a log file");
@@ -68,7 +76,7 @@ impl Daemon {
             .arg(subcommand)
             .env("SEMEL_INSTANCE", instance)
             .env("SEMEL_HTTP", settings.get("SEMEL_HTTP").cloned().unwrap_or(format!("127.0.0.1:{http}")))
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(file.try_clone().expect("a second handle"))
             .stderr(file);
         let child = command.spawn().expect("the binary starts");
