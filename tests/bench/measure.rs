@@ -56,13 +56,18 @@ pub struct Table {
 }
 
 pub const COPY: &str = "copy, 5,000 a transaction";
+pub const COPY_CONFIRMED: &str = "copy, each confirmed";
 pub const INSERTS: &str = "raw inserts of 1,000";
 pub const POSTGRES: &str = "semel, postgresql";
 pub const EMBEDDED: &str = "semel, embedded";
 
 impl Table {
     pub fn new(scene: &Scene) -> Table {
-        Table { title: scene.title.clone(), order: Vec::new(), runs: BTreeMap::new() }
+        Table::titled(scene.title.clone())
+    }
+
+    pub fn titled(title: String) -> Table {
+        Table { title, order: Vec::new(), runs: BTreeMap::new() }
     }
 
     pub fn add(&mut self, name: &'static str, run: Run) {
@@ -112,8 +117,8 @@ impl fmt::Display for Table {
                 format!("{:.2}", run.commits as f64 / run.windows as f64)
             };
             let of = match *name {
-                POSTGRES => self.ratio(name, &[COPY, INSERTS]).map(|ratio| format!("{ratio:.2}")),
-                EMBEDDED => self.ratio(name, &[COPY]).map(|ratio| format!("{ratio:.2} of the copy")),
+                POSTGRES => self.ratio(name, &[COPY, INSERTS, COPY_CONFIRMED]).map(|ratio| format!("{ratio:.2}")),
+                EMBEDDED => self.ratio(name, &[COPY, COPY_CONFIRMED]).map(|ratio| format!("{ratio:.2} of the copy")),
                 _ => None,
             };
             let of = of.unwrap_or_else(|| "–".to_owned());

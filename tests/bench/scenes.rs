@@ -217,12 +217,12 @@ impl Scene {
 }
 
 /// A setting of the benchmark's caller, to be measured.
-fn tried(name: &str) -> bool {
+pub fn tried(name: &str) -> bool {
     name.starts_with("SEMEL_") && !name.starts_with("SEMEL_TEST_")
 }
 
 /// When a daemon was given its partitions, to a few milliseconds.
-fn ready_at(daemon: &mut Daemon) -> Instant {
+pub fn ready_at(daemon: &mut Daemon) -> Instant {
     let patience = Instant::now() + Duration::from_secs(60);
     loop {
         let asked = Instant::now();

@@ -9,6 +9,7 @@ mod support;
 mod ceilings;
 mod measure;
 mod pipe;
+mod queues;
 mod scenes;
 
 use measure::Table;
@@ -28,6 +29,7 @@ scenes:
   duplicates  0, 30, 90 % duplicates
   sizes       values of 100 B, 512 B, 10 KiB
   pipe        semel pipe, file to file
+  queues      RabbitMQ to RabbitMQ: copy, Semel over PostgreSQL, Semel embedded; a quarter of the messages
   all         every one of them
 
 Settings in its environment (SEMEL_*) are the daemons' too: SEMEL_WINDOW_MESSAGES=1000 tests/bench/run";
@@ -35,10 +37,14 @@ Settings in its environment (SEMEL_*) are the daemons' too: SEMEL_WINDOW_MESSAGE
 fn main() {
     let (mut rounds, mut messages, mut names) = (3, 400_000, Vec::new());
     let given: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, kafka, input, output, messages] = &given[..]
-        && flag == "--copy"
+    if let [flag, broker, input, output, messages] = &given[..]
+        && let Some(copy) = match flag.as_str() {
+            "--copy" => Some(ceilings::copy_here as fn(&str, &str, &str, u64)),
+            "--copy-queue" => Some(queues::copy_here as _),
+            _ => None,
+        }
     {
-        return ceilings::copy_here(kafka, input, output, messages.parse().expect("a number"));
+        return copy(broker, input, output, messages.parse().expect("a number"));
     }
     let mut arguments = given.into_iter();
     while let Some(argument) = arguments.next() {
@@ -53,7 +59,7 @@ fn main() {
     if names.is_empty() {
         names.push("base".to_owned());
     }
-    let all = ["base", "loaded", "partitions", "instances", "duplicates", "sizes", "pipe"];
+    let all = ["base", "loaded", "partitions", "instances", "duplicates", "sizes", "pipe", "queues"];
     if names == ["all"] {
         names = all.map(str::to_owned).to_vec();
     }
@@ -65,6 +71,10 @@ fn main() {
         }
         if name == "pipe" {
             pipe::run(rounds);
+            continue;
+        }
+        if name == "queues" {
+            queues::run(rounds, messages / 4);
             continue;
         }
         for mut scene in Scene::named(&name, messages) {
