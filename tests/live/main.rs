@@ -24,11 +24,7 @@ mod into_file;
 mod into_kafka;
 mod load;
 mod operator;
-<<<<<<< HEAD
-=======
-mod operator_commands;
 mod other_sources;
->>>>>>> 0b84e0c (From queues: duplicates and a store that is away, by each policy; NATS and standard input as sources of the binary)
 mod pipe;
 mod policies;
 mod queue_faults;
