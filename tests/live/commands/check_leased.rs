@@ -47,12 +47,18 @@ fn tells_everything_that_is_missing_at_once() {
     let password = url.split([':', '@']).nth(2).expect("a password");
     assert!(!text.contains(password), "{text}");
 
-    // Into Kafka it is topics and transactions.
+    // From Kafka it is a topic and a group.
     let kafka = Services::shared().kafka;
+    let of_queue = between.settings.clone();
+    between.settings.insert("SEMEL_SOURCE".to_owned(), format!("kafka://{kafka}/{missing}?group={missing}"));
+    let topic = format!("FAIL  topic {missing}");
+    expect(&["check"], &between.settings, 1, &[&topic, &sink, "ok    kafka", "ok    group", "ok    schema"]);
+    between.settings = of_queue;
+
+    // Into Kafka it is topics and transactions.
     between.settings.insert("SEMEL_SINK".to_owned(), format!("kafka://{kafka}/{missing}"));
     between.settings.remove("SEMEL_PUBLISH_TIMEOUT");
     between.settings.insert("SEMEL_TRANSACTION_TIMEOUT".to_owned(), "2s".to_owned());
-    let topic = format!("FAIL  topic {missing}");
     let lines = [&topic, "into kafka exactly once", "ok    kafka", "transactional ids semel."];
     expect(&["check"], &between.settings, 1, &lines);
 }
