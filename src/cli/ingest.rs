@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::{ArgMatches, Command};
 use tokio::net::TcpListener;
 
-use super::run::start::Start;
+use super::run::start::{ASK, Start};
 use super::run::{listen_to_signals, refused};
 use super::{Subcommand, flags};
 use crate::api::ingest::access::{self, Access};
@@ -23,9 +23,9 @@ use crate::config::ConfigError;
 use crate::config::ingest::IngestConfig;
 use crate::config::reader;
 use crate::pipeline::chain;
-use crate::pipeline::ingest::{Ingest, Options, wiring};
+use crate::pipeline::ingest::wiring::{self, Outlets};
+use crate::pipeline::ingest::{Ingest, Options};
 use crate::shutdown::Shutdown;
-use crate::sink::SinkError;
 use crate::store::ClaimStore;
 use crate::telemetry;
 
@@ -74,30 +74,19 @@ fn serve(
 ) -> anyhow::Result<ExitCode> {
     let (runtime, readiness) = (start.runtime, start.readiness);
     let Some(store) = start.open(&config.store)? else { return Ok(ExitCode::SUCCESS) };
-    let mut sink = wiring::sink(config).map_err(|problem| ConfigError(vec![problem.to_string()]))?;
-    let (mut problem, is_lost) = (None, |error: &SinkError| matches!(error, SinkError::Lost(_)));
-    let looked = start.wait_for("the sink", is_lost, || match runtime.block_on(sink.check()) {
-        Err(SinkError::Refused(cause)) => {
-            problem = Some(format!("the sink refuses: {}", chain(&*cause)));
-            Ok(())
-        }
-        checked => checked,
-    })?;
-    if let Some(problem) = problem {
-        return Ok(refused(&[problem]));
-    }
-    if looked.is_none() {
-        return Ok(ExitCode::SUCCESS);
-    }
+    let find = || runtime.block_on(Outlets::find(config, &*store, ASK));
+    let outlets = match start.wait_for("the sink", |_| true, find)? {
+        Some(Ok(outlets)) => outlets,
+        Some(Err(problems)) => return Ok(refused(&problems)),
+        None => return Ok(ExitCode::SUCCESS),
+    };
     readiness.set("sink", Ok(()));
-    drop(sink);
     let watched: Arc<dyn ClaimStore> = Arc::clone(&store) as Arc<dyn ClaimStore>;
     if !start.begin_undated(&watched) {
         return Ok(ExitCode::SUCCESS);
     }
     runtime.block_on(async {
-        let sink = || wiring::sink(config).expect("it was made before");
-        let started = Ingest::start(options, store, Arc::clone(&start.clock), sink).await;
+        let started = Ingest::start(options, store, Arc::clone(&start.clock), |name| outlets.outlet(name)).await;
         let ingest = started.context("ingest does not start")?;
         tokio::spawn(watch_lanes(ingest.clone(), Arc::clone(readiness)));
         tracing::info!(

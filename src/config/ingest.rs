@@ -1,4 +1,4 @@
-//! What `semel ingest` is told: HTTP in, RabbitMQ or NATS JetStream out.
+//! What `semel ingest` is told: HTTP in, RabbitMQ, NATS JetStream or Kafka out.
 //!
 //! Settings that it shares with pipelines mean the same here; those that would do nothing are refused.
 
@@ -9,11 +9,13 @@ use std::time::Duration;
 use super::ends::Sink;
 use super::extraction::{ACCEPT_RECIPE, EVENT_ID};
 use super::identity::{self, GRACE, INSTANCE, PIPELINE, SCOPE};
+use super::kafka::{OAUTH_TOKEN_FILE, Side};
 use super::leased::{LEASE, PUBLISH_TIMEOUT};
 use super::outside::{self, HTTP, LOG, LOG_FORMAT, Log};
 use super::reader::{Command, Reader};
+use super::route;
 use super::setting::{Default, Kind, Setting};
-use super::sink::{SINK, SINK_PASSWORD};
+use super::sink::{SINK, SINK_PASSWORD, TRANSACTION_TIMEOUT};
 use super::store::{self, Store};
 use super::units::show_duration;
 use super::values::Given;
@@ -127,6 +129,9 @@ const SHARED: &[&Setting] = &[
     &CONFIG,
 ];
 
+/// What it takes of them where it writes to Kafka.
+const OF_KAFKA: &[&Setting] = &[&TRANSACTION_TIMEOUT, &OAUTH_TOKEN_FILE];
+
 #[derive(Debug, Clone)]
 pub struct IngestConfig {
     /// With room for a tenant and a table.
@@ -138,7 +143,7 @@ pub struct IngestConfig {
     pub grace: Duration,
     pub sink: Sink,
     pub lease: Duration,
-    /// Shorter than the lease.
+    /// Shorter than the lease. Into Kafka the transaction's.
     pub publish_timeout: Duration,
     pub store: Store,
     /// Of ids; what is handed over has no time.
@@ -168,9 +173,6 @@ impl IngestConfig {
     /// Every part is read, so that every problem is found, before one that is missing ends it.
     pub(super) fn parts(reader: &Reader<'_>) -> Option<IngestConfig> {
         let sink = Sink::read(reader, None);
-        if let Some(Sink::Kafka(_) | Sink::File(_)) = &sink {
-            reader.problem_with(&SINK, "records by HTTP go to RabbitMQ or NATS only: the others are not there yet");
-        }
         let scope = reader.parsed(&SCOPE, |text| {
             let scope = Scope::new(text).map_err(|error| error.to_string())?;
             let escaped = text.len() + text.bytes().filter(|byte| matches!(byte, b'+' | b'\\')).count();
@@ -187,6 +189,11 @@ impl IngestConfig {
         let grace = identity::grace(reader);
         let lease = reader.duration(&LEASE, "1s", "1h");
         let publish_timeout = reader.duration(&PUBLISH_TIMEOUT, "100ms", "1h");
+        let into_kafka = route::kind_of(reader, &SINK) == Some(route::Kind::Kafka);
+        let (publish_timeout, publish_setting) = match &sink {
+            Some(Sink::Kafka(kafka)) => (Some(kafka.transaction_timeout), &TRANSACTION_TIMEOUT),
+            _ => (publish_timeout, &PUBLISH_TIMEOUT),
+        };
         let store = Store::read(reader);
         let recipe = reader.parsed(&EVENT_ID, Recipe::parse);
         let accepted = reader.optional(&ACCEPT_RECIPE, || reader.text(&ACCEPT_RECIPE));
@@ -216,9 +223,9 @@ impl IngestConfig {
         {
             let (publish, lease) = (show_duration(publish), show_duration(lease));
             let why = format!("{publish} is not shorter than {}, {lease}", LEASE.name);
-            reader.problem_with(&PUBLISH_TIMEOUT, format!("{why}: others could take over what is being published"));
+            reader.problem_with(publish_setting, format!("{why}: others could take over what is being published"));
         }
-        refuse_useless(reader);
+        refuse_useless(reader, into_kafka);
         let extraction = recipe.map(|recipe| Extraction::new(recipe, TimeRecipe::None));
         if let (Some(extraction), Some(Some(accepted))) = (&extraction, &accepted)
             && *accepted != extraction.digest()
@@ -255,15 +262,22 @@ impl IngestConfig {
 
 /// Whether `semel ingest` asks for this setting.
 pub fn takes(setting: &Setting) -> bool {
-    let mut taken = SETTINGS.iter().chain(SHARED).chain(store::SETTINGS);
+    let mut taken = SETTINGS.iter().chain(SHARED).chain(OF_KAFKA).chain(store::SETTINGS);
     taken.any(|other| other.name == setting.name)
 }
 
-fn refuse_useless(reader: &Reader<'_>) {
+fn refuse_useless(reader: &Reader<'_>, into_kafka: bool) {
     const WHY: &str = "`semel ingest` takes records by HTTP, and they have no time";
+    const NO_KAFKA: &str = "there is no Kafka here";
     settings().filter(|setting| !takes(setting)).for_each(|setting| reader.has_no_effect(setting, WHY));
-    for value in reader.values.kafka.values() {
-        reader.problem(format!("{} ({}): it has no effect: there is no Kafka here", value.name, value.origin));
+    if into_kafka {
+        reader.has_no_effect(&PUBLISH_TIMEOUT, "into Kafka SEMEL_TRANSACTION_TIMEOUT says it");
+    } else {
+        OF_KAFKA.iter().for_each(|setting| reader.has_no_effect(setting, NO_KAFKA));
+    }
+    let why = if into_kafka { "the source is not Kafka" } else { NO_KAFKA };
+    for (_, value) in reader.values.kafka.iter().filter(|(place, _)| !into_kafka || place.side == Side::Source) {
+        reader.problem(format!("{} ({}): it has no effect: {why}", value.name, value.origin));
     }
 }
 

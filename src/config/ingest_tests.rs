@@ -111,6 +111,42 @@ fn what_is_refused() {
 }
 
 #[test]
+fn into_kafka() {
+    const KAFKA: (&str, &str) = ("SEMEL_SINK", "kafka://k:9092/orders");
+    let read = config(&[KAFKA, ("SEMEL_TRANSACTION_TIMEOUT", "7s"), ("SEMEL_SINK_KAFKA_LINGER_MS", "3")]);
+    assert_eq!(read.publish_timeout, Duration::from_secs(7));
+    let Sink::Kafka(kafka) = &read.sink else { panic!("{:?}", read.sink) };
+    assert_eq!((kafka.topic.as_str(), &kafka.brokers[..]), ("orders", &["k:9092".to_owned()][..]));
+    assert_eq!(kafka.properties.0.get("linger.ms").map(String::as_str), Some("3"));
+    let cases: &[(&[(&str, &str)], &str)] = &[
+        (
+            &[KAFKA, ("SEMEL_TRANSACTION_TIMEOUT", "30s")],
+            "SEMEL_TRANSACTION_TIMEOUT (environment): 30s is not shorter than SEMEL_LEASE, 30s: others could take over \
+             what is being published",
+        ),
+        (
+            &[KAFKA, ("SEMEL_PUBLISH_TIMEOUT", "5s")],
+            "SEMEL_PUBLISH_TIMEOUT (environment): it has no effect: into Kafka SEMEL_TRANSACTION_TIMEOUT says it",
+        ),
+        (
+            &[KAFKA, ("SEMEL_SOURCE_KAFKA_CLIENT_ID", "a")],
+            "SEMEL_SOURCE_KAFKA_CLIENT_ID (environment): it has no effect: the source is not Kafka",
+        ),
+        (
+            &[("SEMEL_TRANSACTION_TIMEOUT", "5s")],
+            "SEMEL_TRANSACTION_TIMEOUT (environment): it has no effect: there is no Kafka here",
+        ),
+        (
+            &[("SEMEL_SINK", "kafka:///orders")],
+            "SEMEL_SINK (environment): it names no broker, and the source has none that it could take",
+        ),
+    ];
+    for (changes, right) in cases {
+        assert_eq!(problems(changes), [*right], "{changes:?}");
+    }
+}
+
+#[test]
 fn pipelines_have_no_use_for_it() {
     let own = ("SEMEL_INGEST_WINDOW", "5");
     let right = "SEMEL_INGEST_WINDOW (environment): it has no effect: it is for `semel ingest`";

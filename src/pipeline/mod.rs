@@ -8,6 +8,7 @@ pub mod pipe;
 pub mod preflight;
 pub mod retention;
 pub mod settled;
+mod slots;
 pub mod transactional;
 
 /// `1 claim`, `2 claims`.

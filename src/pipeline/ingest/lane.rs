@@ -1,23 +1,29 @@
-//! One slot of the instance: its lane, its connection to the sink, what it owes the store and what it has to give up.
+//! One slot of the instance: its lane, its outlet, what it owes the store and what it has to give up.
 //!
 //! Every call to the store is made as if its outcome would stay unknown, and what a definite answer shows is taken back
 //! after it. So a task that ends in the middle leaves a lane that says of itself that its slot is to be taken again.
 
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use metrics::counter;
 
 use super::{Shared, Target};
 use crate::metrics as names;
 use crate::pipeline::chain;
+use crate::pipeline::leased::Outlet;
+use crate::pipeline::slots::in_kafka::{Round, Wanted};
+use crate::pipeline::slots::{Known, Other, Own, Run, TakeOverError, ToTake};
+use crate::protocol::backoff::Backoff;
+use crate::protocol::instance::{Beyond, Standing};
 use crate::protocol::lane::{LaneId, Position, StreamId, Token};
-use crate::sink::Sink;
-use crate::store::slots::{Former, Reserve, Reserved, SlotAsk, TakeSlot, TakenSlot};
+use crate::sink::{Doubt, Outgoing, Published};
+use crate::store::slots::{Reserve, Reserved, SlotAsk};
 use crate::store::{Guard, StoreError};
 
 pub(super) struct Lane {
     pub slot: StreamId,
-    pub sink: Box<dyn Sink>,
+    pub outlet: Outlet,
     guard: Guard,
     /// The next position. None is used twice.
     pub next: Position,
@@ -25,28 +31,14 @@ pub(super) struct Lane {
     pub committed: Position,
     /// The store knows as much.
     settled: Position,
+    /// Where the last window that was published ended.
+    last_sent: Position,
     /// Published records that the store does not know to be.
     pub uncommitted: u64,
     /// Up to here its last claims are surely its own.
     pub leased_until: Instant,
     /// Some: it may not be extended any more.
     to_take: Option<ToTake>,
-}
-
-struct ToTake {
-    /// None where another may have taken the slot.
-    known: Option<Known>,
-    /// Drawn, and to be repeated as it is until it is answered: the new guard, and the owner that was seen.
-    drawn: Option<(Guard, Option<Token>)>,
-    reason: &'static str,
-}
-
-/// What is known of the lane that is given up. Positions ascend.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Known {
-    pub committed: Position,
-    pub published: Vec<Position>,
-    pub in_doubt: Vec<Position>,
 }
 
 /// Why a slot is not had.
@@ -58,6 +50,10 @@ pub(super) enum LaneError {
     Leased { left: Duration },
     #[error("no randomness for a token")]
     Random(#[from] getrandom::Error),
+    #[error("the slot could not be taken in kafka yet: {0}")]
+    Kafka(String),
+    #[error("the offset in kafka that says how far the slot's last run had published is of no use ({0})")]
+    ForeignTruth(&'static str),
 }
 
 impl LaneError {
@@ -65,25 +61,50 @@ impl LaneError {
     pub fn is_passing(&self) -> bool {
         match self {
             LaneError::Store(error) => matches!(error, StoreError::Unavailable(_) | StoreError::Unknown(_)),
-            LaneError::Leased { .. } => true,
-            LaneError::Random(_) => false,
+            LaneError::Leased { .. } | LaneError::Kafka(_) => true,
+            LaneError::Random(_) | LaneError::ForeignTruth(_) => false,
         }
+    }
+}
+
+/// A request is not kept waiting for a store: what failed is taken up again with the same words.
+struct AtOnce;
+
+#[async_trait]
+impl Run for AtOnce {
+    type Error = LaneError;
+
+    async fn bear(&mut self, error: StoreError, _: &mut Backoff) -> Result<bool, LaneError> {
+        counter!(names::STORE_ERRORS, "recovery" => error.recovery().label()).increment(1);
+        Err(error.into())
+    }
+
+    fn random(&self) -> Result<u64, LaneError> {
+        Ok(getrandom::u64()?)
+    }
+
+    fn has_drawn(&mut self, _: Token) {}
+
+    /// Two processes of one name take their slots from each other, request by request: slow, and right.
+    fn refuse_clash(&self, _: &StreamId, _: Option<Token>) -> Result<(), LaneError> {
+        Ok(())
     }
 }
 
 impl Lane {
     /// Its slot is to be taken.
-    pub fn new(slot: StreamId, sink: Box<dyn Sink>) -> Lane {
+    pub fn new(slot: StreamId, outlet: Outlet) -> Lane {
         Lane {
             slot,
-            sink,
+            outlet,
             guard: Guard { lane: LaneId(0), token: Token(0) },
             next: 0,
             committed: 0,
             settled: 0,
+            last_sent: 0,
             uncommitted: 0,
             leased_until: Instant::now(),
-            to_take: Some(ToTake { known: None, drawn: None, reason: "start" }),
+            to_take: Some(ToTake::new(None, "start")),
         }
     }
 
@@ -110,7 +131,7 @@ impl Lane {
     }
 
     pub fn give_up(&mut self, known: Option<Known>, reason: &'static str) {
-        self.to_take = Some(ToTake { known, drawn: None, reason });
+        self.to_take = Some(ToTake::new(known, reason));
     }
 
     /// After an answer that shows that nothing has to be given up.
@@ -119,7 +140,7 @@ impl Lane {
     }
 
     fn known(&self) -> Known {
-        Known { committed: self.committed, ..Known::default() }
+        Known { committed: self.committed, beyond: Beyond::default() }
     }
 
     /// Raises settled and lease, and claims. Without rows it is the flush. One commit.
@@ -160,10 +181,10 @@ impl Lane {
 
     /// Gives back what lies at or above the committed position and is not published. One commit.
     pub async fn release(&mut self, shared: &Shared, published: Vec<Position>) -> Result<(), LaneError> {
-        let known = Known { committed: self.committed, published, in_doubt: Vec::new() };
         let (guard, committed, to) = (self.guard, self.committed, self.next);
-        self.give_up(Some(known.clone()), "release_failed");
-        match shared.store.release(guard, committed, &known.published, committed, to).await {
+        let beyond = Beyond { published: published.clone(), in_doubt: Vec::new() };
+        self.give_up(Some(Known { committed, beyond }), "release_failed");
+        match shared.store.release(guard, committed, &published, committed, to).await {
             Ok(released) => {
                 self.keep();
                 self.nothing_open();
@@ -207,63 +228,101 @@ impl Lane {
     }
 
     /// Takes the slot with a new lane, if the one it had was given up: settles what is known to be published and
-    /// releases what surely is not.
+    /// releases what surely is not. Into Kafka its own offset there says which is which.
     pub async fn take(&mut self, shared: &Shared) -> Result<(), LaneError> {
-        while let Some(ToTake { known, drawn, reason }) = &mut self.to_take {
-            let (guard, instead_of) = match drawn {
-                Some(drawn) => *drawn,
-                None => {
-                    let instead_of = match known {
-                        Some(_) => Some(self.guard.token),
-                        None => shared.store.slot(&self.slot).await?.map(|slot| slot.owner),
-                    };
-                    *drawn.insert((draw()?, instead_of))
-                }
-            };
-            let former = known.as_ref().map(|known| Former {
-                guard: self.guard,
-                committed: known.committed,
-                published: &known.published,
-                in_doubt: &known.in_doubt,
-            });
-            let Guard { lane, token } = guard;
-            let take = TakeSlot {
-                slot: &self.slot,
-                token,
-                lane,
-                instead_of,
-                former,
-                lane_for: &shared.lane_for,
-                lease: shared.options.lease,
-                now: shared.clock.now(),
-            };
-            match shared.store.take_slot(&take).await {
-                Ok(TakenSlot::Taken { released }) => {
-                    counter!(names::DISCONTINUITIES, "reason" => *reason).increment(1);
-                    counter!(names::RELEASED).increment(released);
-                    tracing::info!(slot = %self.slot, %lane, reason, released, "opened a lane");
-                    self.guard = guard;
-                    (self.next, self.committed, self.settled, self.uncommitted) = (0, 0, 0, 0);
-                    self.to_take = None;
-                }
-                Ok(TakenSlot::Leased { left }) => {
-                    *drawn = None;
-                    return Err(LaneError::Leased { left });
-                }
-                // Whoever wrote it has released what this run had there.
-                Err(StoreError::NotOwner) => self.give_up(None, "overtaken"),
-                Err(error) => {
-                    counter!(names::STORE_ERRORS, "recovery" => error.recovery().label()).increment(1);
-                    return Err(error.into());
+        let Some(to_take) = &mut self.to_take else { return Ok(()) };
+        let (slots, lease) = (&shared.slots, shared.options.lease);
+        let guard = match &mut self.outlet {
+            Outlet::Plain(_) => match slots.take_own(&mut AtOnce, &self.slot, self.guard, to_take, lease).await? {
+                Own::Taken { guard } => guard,
+                Own::Leased { left } => return Err(LaneError::Leased { left }),
+                Own::NotYet => return Err(not_yet()),
+            },
+            Outlet::Kafka(kafka) => {
+                kafka.let_go();
+                let wanted = Wanted { kafka: kafka.place(&self.slot), slot: self.slot.clone(), own: true, lease };
+                match slots.round(&mut AtOnce, &wanted).await? {
+                    Round::Taken { guard, held } => {
+                        let reason = to_take.reason;
+                        counter!(names::DISCONTINUITIES, "reason" => reason).increment(1);
+                        tracing::info!(slot = %self.slot, lane = %guard.lane, reason, "opened a lane");
+                        kafka.hold(*held);
+                        guard
+                    }
+                    Round::Again(why) => return Err(LaneError::Kafka(why)),
+                    Round::Foreign(detail) => return Err(LaneError::ForeignTruth(detail)),
+                    Round::Leased | Round::NotYet => return Err(not_yet()),
                 }
             }
-        }
+        };
+        self.guard = guard;
+        (self.next, self.committed, self.settled, self.last_sent, self.uncommitted) = (0, 0, 0, 0, 0);
+        self.to_take = None;
         Ok(())
+    }
+
+    /// Takes the slot that another's `lane` is open on. False: it is in use, perhaps by this very process.
+    pub async fn take_over(&mut self, shared: &Shared, lane: LaneId) -> Result<bool, LaneError> {
+        let kafka = match &self.outlet {
+            Outlet::Kafka(kafka) => Some(kafka.place(&self.slot)),
+            Outlet::Plain(_) => None,
+        };
+        let is_own = |slot: &StreamId| shared.own.contains(slot);
+        match shared.slots.take_over(&mut AtOnce, lane, is_own, kafka).await {
+            Ok(other) => Ok(other == Other::Again),
+            Err(TakeOverError::Store(error)) => Err(error.into()),
+            Err(TakeOverError::End(error)) => Err(error),
+        }
+    }
+
+    /// Publishes in this order. Into Kafka it is one transaction, whose outcome is found out where nothing tells it, by
+    /// taking the slot anew: then every answer is the same, and only where it cannot be found out is it in doubt.
+    ///
+    /// Whatever ends this in the middle leaves all of it in doubt.
+    pub async fn publish(&mut self, shared: &Shared, outgoing: Vec<Outgoing>, claimed: Vec<Position>) -> Ended {
+        let beyond = Beyond { published: Vec::new(), in_doubt: claimed };
+        self.give_up(Some(Known { committed: self.committed, beyond }), "in_doubt");
+        if self.next == self.last_sent {
+            // Nothing of it is claimed: the offset is to tell it from the window before all the same.
+            self.next += 1;
+        }
+        self.last_sent = self.next;
+        let (lane, next, count) = (self.guard.lane, self.next, outgoing.len());
+        let standing = Standing { lane, next, committed: self.committed, settled: self.settled };
+        let answers = match self.outlet.publish(outgoing, standing).await {
+            Some((_, answers)) => answers,
+            None => vec![Published::InDoubt(Doubt::answered("a thread panicked")); count],
+        };
+        if !self.outlet.is_lost() {
+            self.keep();
+            return Ended { answers, is_settled: false };
+        }
+        self.give_up(None, "outcome_in_kafka");
+        let error = match self.take(shared).await {
+            Err(error) => error,
+            Ok(()) => match self.outlet.left_off() {
+                Some(cut) if cut.prev == lane => {
+                    let is_there = cut.cut >= next;
+                    let of = if is_there { Published::Confirmed } else { Published::Refused(ABORTED.to_owned()) };
+                    return Ended { answers: vec![of; count], is_settled: true };
+                }
+                _ => LaneError::Kafka("another had the slot meanwhile".to_owned()),
+            },
+        };
+        tracing::warn!(slot = %self.slot, error = chain(&error), "the outcome of a transaction is not known");
+        Ended { answers: vec![Published::InDoubt(Doubt::silent(chain(&error))); count], is_settled: true }
     }
 }
 
-/// A token and a lane that nobody has.
-pub(super) fn draw() -> Result<Guard, getrandom::Error> {
-    let draw = || getrandom::u64().map(|random| ((random >> 1) as i64).max(1));
-    Ok(Guard { token: Token(draw()?), lane: LaneId(draw()?) })
+const ABORTED: &str = "its transaction was aborted";
+
+/// How a window's publish ended.
+pub(super) struct Ended {
+    pub answers: Vec<Published>,
+    /// Nothing is left to be told to the store: the lane was given up, or is new.
+    pub is_settled: bool,
+}
+
+fn not_yet() -> LaneError {
+    StoreError::Unavailable("the slot could not be taken yet".into()).into()
 }

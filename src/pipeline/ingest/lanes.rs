@@ -88,7 +88,7 @@ impl Lanes {
 
     /// Waits for every lane and lets its lease lapse.
     pub async fn leave(self: &Arc<Self>, shared: &Shared) {
-        let count = shared.slots.len();
+        let count = shared.own.len();
         let mut held = Vec::with_capacity(count);
         while held.len() < count {
             let freed = self.freed.notified();

@@ -26,7 +26,13 @@
 //! be published and releases the rest. The caller goes away: a window that is not published yet is dropped, one that is
 //! being published is brought to its end.
 //!
-//! *Not handled.* Sinks with transactions (Kafka). A process that is stopped between looking at its lease and sending.
+//! *Into Kafka* a window is one transaction, with the slot's own offset in it: it is published whole or not at all, and
+//! what the offset says decides whatever is not known ([`crate::pipeline::slots`]). A transaction that is known to have
+//! been aborted leaves nothing behind, and one of unknown outcome is resolved before the request is answered: the slot is
+//! taken anew, and the offset tells whether the window is there. A run that was killed is followed at once, without a
+//! wait for its lease, since its producer is fenced.
+//!
+//! *Not handled.* A process that is stopped between looking at its lease and sending, into a sink without transactions.
 //! A record without an id has no claim: sent again, it is published again.
 //!
 //! | module | does |
@@ -36,22 +42,23 @@
 //! | [`window`] | reserve, publish, commit; carries out the failure table |
 //! | [`lane`] | one slot: what it owes, what it gives up, taking it again |
 //! | [`lanes`] | lends lanes to windows, and mends those that need it |
-//! | [`others`] | claims of runs that are gone |
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use crate::clock::SharedClock;
 use crate::key::Extraction;
+use crate::pipeline::leased::Outlet;
+use crate::pipeline::slots::Slots;
 use crate::protocol::event::Scope;
 use crate::protocol::lane::StreamId;
-use crate::sink::Sink;
 use crate::store::slots::SlotStore;
 use crate::store::{LaneFor, StoreError};
 
 mod lane;
 mod lanes;
-mod others;
 pub mod prepare;
 pub mod request;
 mod target;
@@ -62,7 +69,7 @@ pub use prepare::{Outcome, Prepared, Reason};
 pub use request::{Request, Stopped};
 pub use target::{BadTarget, NAME_BYTES_MAX, Target, Undeduped, check_scope};
 
-use lane::Lane;
+use lane::{Lane, LaneError};
 use lanes::Lanes;
 
 /// Everything that ingest is told.
@@ -99,6 +106,12 @@ pub enum IngestError {
          old claims would not be recognised. set SEMEL_ACCEPT_RECIPE={digest} to go on, or use a new scope"
     )]
     RecipeChanged { slot: StreamId, digest: String },
+    #[error(
+        "{slot}: the offset in kafka that says how far its last run had published is of no use ({detail}), and a guess \
+         would lose or double. go on under another SEMEL_INSTANCE; events that the last run claimed stay held until each \
+         is freed with `semel release`"
+    )]
+    ForeignTruth { slot: StreamId, detail: &'static str },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -108,8 +121,9 @@ struct Shared {
     options: Options,
     store: Arc<dyn SlotStore>,
     clock: SharedClock,
-    lane_for: LaneFor,
-    slots: Vec<StreamId>,
+    slots: Slots,
+    /// Those of this process.
+    own: Vec<StreamId>,
 }
 
 /// Takes requests. Cheap to clone.
@@ -121,25 +135,37 @@ pub struct Ingest {
 
 impl Ingest {
     /// Takes the slots that can be had at once; the others are taken when the leases of their last runs are over. Must be
-    /// called within a runtime, which mends lanes in the background from then on.
+    /// called within a runtime, which mends lanes in the background from then on. `outlet`: of the slot of this name, with
+    /// what it is called in the store.
     pub async fn start(
         options: Options,
         store: Arc<dyn SlotStore>,
         clock: SharedClock,
-        sink: impl Fn() -> Box<dyn Sink>,
+        outlet: impl Fn(&str) -> (Outlet, StreamId),
     ) -> Result<Ingest, IngestError> {
         let (lease, publish) = (options.lease, options.publish_timeout);
         if publish >= lease {
             return Err(IngestError::ShortLease { lease, publish });
         }
-        let slots: Vec<StreamId> = (0..options.lanes.max(1)).map(|n| slot(&options, n)).collect();
+        let (outlets, own): (Vec<Outlet>, Vec<StreamId>) =
+            (0..options.lanes.max(1)).map(|lane| outlet(&format!("{}/{lane}", options.instance))).unzip();
         let lane_for = LaneFor { scope: options.scope.clone(), recipe: options.extraction.digest() };
-        let shared = Shared { options, store, clock, lane_for, slots };
+        let slots = Slots { store: store.clone(), clock: clock.clone(), lane_for };
+        let shared = Shared { options, store, clock, slots, own };
         shared.check_recipe().await?;
-        let mut lanes: Vec<Lane> = shared.slots.iter().map(|slot| Lane::new(slot.clone(), sink())).collect();
-        for lane in &mut lanes {
-            // What stands in the way is told, and gone once its lease is over.
-            let _ = lane.mend(&shared).await;
+        let lanes = shared.own.iter().zip(outlets).map(|(slot, outlet)| Lane::new(slot.clone(), outlet));
+        // What stands in the way is told, and gone once its lease is over.
+        let began = join_all(lanes.map(|mut lane| async {
+            let mended = lane.mend(&shared).await;
+            (lane, mended)
+        }))
+        .await;
+        let mut lanes = Vec::with_capacity(began.len());
+        for (lane, mended) in began {
+            if let Err(LaneError::ForeignTruth(detail)) = mended {
+                return Err(IngestError::ForeignTruth { slot: lane.slot, detail });
+            }
+            lanes.push(lane);
         }
         let shared = Arc::new(shared);
         Ok(Ingest { lanes: Lanes::start(lanes, Arc::clone(&shared)), shared })
@@ -164,19 +190,17 @@ impl Ingest {
 impl Shared {
     /// Claims that were made in another way would not be recognised.
     async fn check_recipe(&self) -> Result<(), IngestError> {
-        let digest = self.lane_for.recipe.clone();
+        let digest = self.slots.lane_for.recipe.clone();
         if self.options.accept_recipe.as_ref() == Some(&digest) {
             return Ok(());
         }
-        let before = self.store.streams().await?.into_iter().filter(|state| self.slots.contains(&state.stream));
+        let before = self.store.streams().await?.into_iter().filter(|state| self.own.contains(&state.stream));
         let changed = before.into_iter().find(|state| {
-            state.opened_for.as_ref().is_some_and(|for_| for_.scope == self.lane_for.scope && for_.recipe != digest)
+            state
+                .opened_for
+                .as_ref()
+                .is_some_and(|for_| for_.scope == self.slots.lane_for.scope && for_.recipe != digest)
         });
         changed.map_or(Ok(()), |state| Err(IngestError::RecipeChanged { slot: state.stream, digest }))
     }
-}
-
-/// Each lane has a slot of its own.
-fn slot(options: &Options, lane: usize) -> StreamId {
-    StreamId::slot(&options.pipeline, &format!("{}/{lane}", options.instance))
 }

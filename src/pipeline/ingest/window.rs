@@ -7,15 +7,17 @@ use std::time::Instant;
 
 use metrics::{counter, histogram};
 
-use super::lane::{Known, Lane, LaneError};
+use super::lane::{Ended, Lane, LaneError};
 use super::prepare::{Outcome, Prepared, Reason};
 use super::request::Caller;
-use super::{Shared, Target, others};
+use super::{Shared, Target};
 use crate::metrics as names;
 use crate::pipeline::chain;
+use crate::pipeline::slots::Known;
 use crate::protocol::event::{EventId, Week};
 use crate::protocol::ingest::{Answer, Failed, K, Publish, Reserve, settle};
-use crate::protocol::lane::{Position, StreamId};
+use crate::protocol::instance::Beyond;
+use crate::protocol::lane::{LaneId, Position, StreamId};
 use crate::protocol::slot::{Conflict, Mine, judge_conflict};
 use crate::protocol::window::Questions;
 use crate::sink::{Doubt, Published};
@@ -89,7 +91,7 @@ fn states(lane: &Lane, window: &[Prepared]) -> Vec<State> {
     let mut states: Vec<State> = window
         .iter()
         .map(|record| match &record.key {
-            _ if lane.sink.unfit(&record.outgoing).is_some() => State::Unfit,
+            _ if lane.outlet.unfit(&record.outgoing).is_some() => State::Unfit,
             Some(_) => State::Fresh,
             None => State::Unclaimed,
         })
@@ -156,7 +158,7 @@ async fn reserve(
             return Err(Failure::CallerGone);
         }
         let in_flight = judged.contains(&Some(Conflict::InFlight));
-        if in_flight || !clear(shared, &lane.slot, window.len(), &judged).await? {
+        if in_flight || !clear(shared, lane, window.len(), &judged).await? {
             break;
         }
     }
@@ -182,7 +184,7 @@ async fn give_back(shared: &Shared, lane: &mut Lane, claimed: bool) {
 }
 
 /// Does away with claims whose holders are gone. False: one of them is in use, after all.
-async fn clear(shared: &Shared, slot: &StreamId, records: usize, judged: &[Option<Conflict>]) -> Result<bool, Failure> {
+async fn clear(shared: &Shared, lane: &mut Lane, records: usize, judged: &[Option<Conflict>]) -> Result<bool, Failure> {
     let mut seen = Vec::new();
     for conflict in judged.iter().flatten() {
         if seen.contains(conflict) {
@@ -190,20 +192,34 @@ async fn clear(shared: &Shared, slot: &StreamId, records: usize, judged: &[Optio
         }
         seen.push(*conflict);
         let cleared = match conflict {
-            Conflict::LeftBehind(of) => others::sweep(shared, *of).await.map_err(LaneError::from),
-            Conflict::TakeOver(of) => others::take_over(shared, *of).await,
+            Conflict::LeftBehind(of) => sweep(shared, *of).await.map_err(LaneError::from),
+            Conflict::TakeOver(of) => lane.take_over(shared, *of).await,
             Conflict::Gone | Conflict::Duplicate | Conflict::InFlight => Ok(true),
         };
         match cleared {
             Ok(true) => {}
             Ok(false) => return Ok(false),
-            Err(error) => return Err(unreserved(shared, slot, records, &error)),
+            Err(error) => return Err(unreserved(shared, &lane.slot, records, &error)),
         }
     }
     Ok(true)
 }
 
+/// Deletes what was left in doubt on a closed lane. False: its lease runs, after all.
+async fn sweep(shared: &Shared, lane: LaneId) -> Result<bool, StoreError> {
+    let swept = shared.store.sweep(lane).await?;
+    if let Some(released) = swept {
+        counter!(names::RELEASED).increment(released);
+        tracing::debug!(%lane, released, "swept what was left in doubt");
+    }
+    Ok(swept.is_some())
+}
+
 fn unreserved(shared: &Shared, slot: &StreamId, records: usize, error: &LaneError) -> Failure {
+    if let LaneError::Kafka(_) = error {
+        tracing::warn!(%slot, records, error = chain(error), "a window could not be begun");
+        return answer(shared, Failed::Publish { k: K { record: 0, claimed: false }, how: Publish::OutOfReach });
+    }
     let how = if error.is_passing() { Reserve::Unavailable } else { Reserve::Otherwise };
     tracing::error!(%slot, records, error = chain(error), "the claim store failed to reserve a window");
     answer(shared, Failed::Reserve(how))
@@ -231,23 +247,25 @@ async fn publish(
     let positions: Vec<Option<Position>> = states.iter().filter(|state| goes(state)).map(position).collect();
     let going = window.into_iter().zip(states).filter(|(_, state)| goes(state));
     let outgoing: Vec<_> = going.map(|(record, _)| record.outgoing).collect();
+    let sent = outgoing.len() as u64;
+    let mut is_settled = false;
     if !outgoing.is_empty() {
-        let in_doubt: Vec<Position> = positions.iter().copied().flatten().collect();
-        lane.give_up(Some(Known { committed: lane.committed, published: Vec::new(), in_doubt }), "in_doubt");
-        let began = Instant::now();
-        let answers = lane.sink.publish(&outgoing).await;
+        let claimed: Vec<Position> = positions.iter().copied().flatten().collect();
+        let (began, leased_until, has_claims) = (Instant::now(), lane.leased_until, !claimed.is_empty());
+        let ended = lane.publish(shared, outgoing, claimed).await;
         histogram!(names::PHASE_SECONDS, "phase" => "publish").record(began.elapsed().as_secs_f64());
-        lane.keep();
-        if Instant::now() > lane.leased_until && positions.iter().any(Option::is_some) {
+        if Instant::now() > leased_until && has_claims {
             counter!(names::LEASES_OUTLIVED).increment(1);
             tracing::warn!(slot = %lane.slot, records, "a publish ended after its lease");
         }
-        if let Some(k) = answers.iter().position(|answer| !answer.is_stored()) {
+        if let Some(k) = ended.answers.iter().position(|answer| !answer.is_stored()) {
             count_end(records, "failed");
-            return Err(failed(shared, lane, &positions, &answers, k).await);
+            return Err(failed(shared, lane, &positions, &ended, k).await);
         }
+        is_settled = ended.is_settled;
     }
     match positions.iter().flatten().count() as u64 {
+        _ if is_settled => {}
         0 => lane.nothing_open(),
         published => {
             lane.committed = lane.next;
@@ -256,23 +274,24 @@ async fn publish(
     }
     let cause = if target.dedupes { "missing_id" } else { "dedupe_off" };
     counter!(names::UNCLAIMED, "cause" => cause).increment(unclaimed);
-    counter!(names::FORWARDED).increment(outgoing.len() as u64);
+    counter!(names::FORWARDED).increment(sent);
     count_end(records, "committed");
     Ok(())
 }
 
 /// The publish failed at `k`, an index among those that went out.
-async fn failed(
-    shared: &Shared,
-    lane: &mut Lane,
-    positions: &[Option<Position>],
-    answers: &[Published],
-    k: usize,
-) -> Answer {
+async fn failed(shared: &Shared, lane: &mut Lane, positions: &[Option<Position>], ended: &Ended, k: usize) -> Answer {
+    let answers = &ended.answers;
     let (how, detail) = how(&answers[k]);
     let k_failed = Failed::Publish { k: K { record: k, claimed: positions[k].is_some() }, how };
     let settlement = settle(k_failed, shared.options.lease);
     tracing::warn!(slot = %lane.slot, record = k, of = positions.len(), detail, "a record was not published");
+    let otherwise = Answer { status: 500, error: "publish failed", retry_after_s: None };
+    let in_doubt = |answer: &&Published| matches!(answer, Published::InDoubt(_));
+    counter!(names::IN_DOUBT).increment(answers.iter().filter(in_doubt).count() as u64);
+    if ended.is_settled {
+        return settlement.answer.unwrap_or(otherwise);
+    }
     // Of the records that are not committed: some were out already when k failed, and may be published all the same.
     let beyond = |is: &dyn Fn(usize) -> bool| -> Vec<Position> {
         (k..positions.len()).filter(|&n| is(n)).filter_map(|n| positions[n]).collect()
@@ -284,17 +303,16 @@ async fn failed(
     lane.uncommitted += below;
     counter!(names::FORWARDED)
         .increment(k as u64 + answers[k..].iter().filter(|answer| answer.is_stored()).count() as u64);
-    counter!(names::IN_DOUBT)
-        .increment(answers.iter().filter(|answer| matches!(answer, Published::InDoubt(_))).count() as u64);
     if !in_doubt.is_empty() {
-        lane.give_up(Some(Known { committed: lane.committed, published, in_doubt }), "in_doubt");
+        let beyond = Beyond { published, in_doubt };
+        lane.give_up(Some(Known { committed: lane.committed, beyond }), "in_doubt");
     } else if lane.committed < lane.next {
         // A failure has given the lane up, and is told below.
         let _ = lane.release(shared, published).await;
     }
     commit(shared, lane).await;
     // A publish that fails always has an answer.
-    settlement.answer.unwrap_or(Answer { status: 500, error: "publish failed", retry_after_s: None })
+    settlement.answer.unwrap_or(otherwise)
 }
 
 fn how(published: &Published) -> (Publish, &str) {

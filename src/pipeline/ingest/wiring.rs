@@ -5,9 +5,16 @@ use std::time::Duration;
 use super::{BadTarget, Options, Undeduped, check_scope};
 use crate::config::ends;
 use crate::config::ingest::IngestConfig;
-use crate::sink::Sink;
+use crate::pipeline::chain;
+use crate::pipeline::leased::Outlet;
+use crate::pipeline::leased::wiring::{self as leased, IntoKafka};
+use crate::protocol::lane::StreamId;
+use crate::sink::file::{FileOptions, FileSink, Format};
+use crate::sink::kafka::Topics;
 use crate::sink::nats::{self, NatsOptions, NatsSink};
 use crate::sink::rabbitmq::{RabbitOptions, RabbitSink, Route, Server};
+use crate::sink::{Sink, SinkError};
+use crate::store::slots::SlotStore;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Of a window: what a connection of the sink is given at a time.
@@ -20,8 +27,6 @@ pub enum BadConfig {
     Scope(#[from] BadTarget),
     #[error("SEMEL_INGEST_UNDEDUPED: {0}")]
     Undeduped(String),
-    #[error("SEMEL_SINK: there is no way there yet")]
-    Kafka,
 }
 
 /// What the pair promises, for the log.
@@ -32,7 +37,10 @@ pub fn promise(config: &IngestConfig) -> &'static str {
              a lease that was outlived"
         }
         ends::Sink::Nats(_) => "never lost; once within the stream's duplicate window",
-        ends::Sink::Kafka(_) | ends::Sink::File(_) => "none",
+        ends::Sink::Kafka(_) => "exactly once, as seen by a read_committed reader",
+        ends::Sink::File(_) => {
+            "never lost; twice only after a crash between write and commit, or a lease that was outlived"
+        }
     }
 }
 
@@ -58,12 +66,80 @@ pub fn options(config: &IngestConfig) -> Result<Options, BadConfig> {
     })
 }
 
-/// One connection to the sink, made when it is first used.
-pub fn sink(config: &IngestConfig) -> Result<Box<dyn Sink>, BadConfig> {
+/// Where records go: a connection to the sink for each lane, made when it is first used.
+pub struct Outlets<'a> {
+    config: &'a IngestConfig,
+    into_kafka: Option<IntoKafka>,
+    /// All lanes write to one.
+    file: Option<FileSink>,
+}
+
+impl<'a> Outlets<'a> {
+    /// Looks whether the sink can be written to. Err: waiting may mend it; inner error: what is wrong with it for good.
+    pub async fn find(
+        config: &'a IngestConfig,
+        store: &dyn SlotStore,
+        timeout: Duration,
+    ) -> Result<Result<Outlets<'a>, Vec<String>>, NotYet> {
+        let ends::Sink::Kafka(kafka) = &config.sink else {
+            let file = file(config);
+            let shared = file.clone().map(|file| Box::new(file) as Box<dyn Sink>);
+            let Some(mut sink) = shared.or_else(|| sink(config)) else {
+                return Ok(Ok(Outlets { config, into_kafka: None, file }));
+            };
+            return match sink.check().await {
+                Ok(()) => Ok(Ok(Outlets { config, into_kafka: None, file })),
+                Err(SinkError::Refused(cause)) => Ok(Err(vec![format!("the sink refuses: {}", chain(&*cause))])),
+                Err(error @ SinkError::Lost(_)) => Err(NotYet::Sink(error)),
+            };
+        };
+        let topics = Topics { forward: kafka.topic.clone(), dead_letter: None, duplicates: None };
+        let found = IntoKafka::find(kafka, topics, store, timeout).await?;
+        Ok(found.map(|into| Outlets { config, into_kafka: Some(into), file: None }))
+    }
+
+    /// Of the slot of this name, and what it is called in the store.
+    pub fn outlet(&self, name: &str) -> (Outlet, StreamId) {
+        let pipeline = &self.config.pipeline;
+        if let Some(file) = &self.file {
+            return (Outlet::Plain(Box::new(file.clone())), StreamId::slot(pipeline, name));
+        }
+        match (&self.into_kafka, sink(self.config)) {
+            (Some(into), _) => {
+                let (mut outlet, slot) = into.outlet(pipeline, name);
+                if let Outlet::Kafka(kafka) = &mut outlet {
+                    // Somebody waits for the answer.
+                    kafka.patience = kafka.patience.min(self.config.publish_timeout);
+                }
+                (outlet, slot)
+            }
+            (None, Some(sink)) => (Outlet::Plain(sink), StreamId::slot(pipeline, name)),
+            (None, None) => unreachable!("only kafka and files have no sink of their own"),
+        }
+    }
+}
+
+/// Why the sink cannot be written to yet.
+#[derive(Debug, thiserror::Error)]
+pub enum NotYet {
+    #[error(transparent)]
+    Kafka(#[from] leased::NotYet),
+    #[error(transparent)]
+    Sink(SinkError),
+}
+
+fn file(config: &IngestConfig) -> Option<FileSink> {
+    let ends::Sink::File(sink) = &config.sink else { return None };
+    let format = if sink.records { Format::Record } else { Format::Value };
+    Some(FileSink::new(FileOptions { path: sink.path.clone(), format, dead_letter: None, duplicates: None }))
+}
+
+/// One connection. None for Kafka, whose outlet is of another kind, and for a file, which is open once.
+fn sink(config: &IngestConfig) -> Option<Box<dyn Sink>> {
     let (timeout, unconfirmed_max) = (config.publish_timeout, config.window_records_max);
     let name = format!("semel ingest {} {}", config.pipeline, config.instance);
-    Ok(match &config.sink {
-        ends::Sink::Kafka(_) | ends::Sink::File(_) => return Err(BadConfig::Kafka),
+    Some(match &config.sink {
+        ends::Sink::Kafka(_) | ends::Sink::File(_) => return None,
         ends::Sink::RabbitMq(sink) => {
             let password = |servers: &crate::config::servers::Servers| {
                 servers.password.as_ref().map_or_else(|| "guest".to_owned(), |password| password.expose().to_owned())

@@ -38,7 +38,7 @@
 //! | --- | --- |
 //! | [`worker`] | receives, holds, settles what is idle, drains |
 //! | [`window`], [`open`] | one window, step by step as [`crate::protocol::instance`] says, and its messages |
-//! | [`slots`], [`slot_in_kafka`] | take its own slot and those of others |
+//! | [`slots`] | takes its own slot and those of others |
 //! | [`outlet`] | where messages go: a sink that confirms each, or Kafka in transactions |
 //! | [`keyer`] | what a message is called, and what of it goes out |
 //! | [`held`] | what comes again later |
@@ -62,8 +62,7 @@ use crate::store::slots::SlotStore;
 mod held;
 pub(crate) mod keyer;
 mod open;
-pub mod outlet;
-mod slot_in_kafka;
+pub(crate) mod outlet;
 mod slots;
 pub(crate) mod window;
 pub mod wiring;

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::pipeline::slots::in_kafka::InKafka;
 use crate::protocol::instance::Standing;
 use crate::protocol::lane::{Cut, Mark, StoreId, StreamId};
 use crate::sink::kafka::SinkError as KafkaError;
@@ -21,6 +22,8 @@ pub enum Outlet {
 pub struct KafkaOutlet {
     pub options: SlotSinkOptions,
     pub store_id: StoreId,
+    /// How long a slot's producer, its topic and its truth are waited for, each.
+    pub patience: Duration,
     /// None until the slot is taken, and once it has to be taken anew.
     held: Option<Held>,
 }
@@ -31,27 +34,43 @@ pub struct Held {
     pub cut: Option<Cut>,
 }
 
+impl Held {
+    pub(in crate::pipeline) fn drop_aside(self) {
+        drop_aside(self.sink);
+    }
+}
+
 impl KafkaOutlet {
     pub fn new(options: SlotSinkOptions, store_id: StoreId) -> KafkaOutlet {
-        KafkaOutlet { options, store_id, held: None }
+        KafkaOutlet { options, store_id, patience: PATIENCE, held: None }
     }
 
     /// For another's slot of the same cluster; None for a slot of another kind.
-    pub(super) fn options_of(&self, own: &StreamId, other: &StreamId) -> Option<SlotSinkOptions> {
+    pub(in crate::pipeline) fn options_of(
+        options: &SlotSinkOptions,
+        own: &StreamId,
+        other: &StreamId,
+    ) -> Option<SlotSinkOptions> {
         let (cluster, ..) = own.as_slot_in_kafka()?;
         let (_, pipeline, instance) = other.as_slot_in_kafka().filter(|(of, ..)| *of == cluster)?;
-        let mut options = self.options.clone();
+        let mut options = options.clone();
         options.kafka.transactional_id = transactional_id(pipeline, instance);
         options.group = settled_group(pipeline, instance);
         Some(options)
     }
 
-    pub(super) fn hold(&mut self, held: Held) {
+    /// Where this slot has its truth.
+    pub(in crate::pipeline) fn place(&self, slot: &StreamId) -> InKafka {
+        let (options, store_id) = (self.options.clone(), self.store_id.clone());
+        InKafka { slot: slot.clone(), options, store_id, patience: self.patience }
+    }
+
+    pub(in crate::pipeline) fn hold(&mut self, held: Held) {
         self.held = Some(held);
     }
 
     /// Its producer is dropped: whoever takes the slot makes one of its own.
-    pub(super) fn let_go(&mut self) {
+    pub(in crate::pipeline) fn let_go(&mut self) {
         self.held = None;
     }
 
@@ -106,13 +125,13 @@ fn commit(sink: &mut SlotSink, messages: &[Outgoing], standing: &Standing, mark:
 }
 
 /// Ending a client may take a while.
-pub(super) fn drop_aside(sink: SlotSink) {
+pub(in crate::pipeline) fn drop_aside(sink: SlotSink) {
     tokio::task::spawn_blocking(move || drop(sink));
 }
 
 impl Outlet {
     /// The messages come back with one answer each. None where a thread panicked, and they are gone with it.
-    pub(super) async fn publish(
+    pub(in crate::pipeline) async fn publish(
         &mut self,
         messages: Vec<Outgoing>,
         standing: Standing,
@@ -127,11 +146,19 @@ impl Outlet {
     }
 
     /// The slot has to be taken anew before anything more is published.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(in crate::pipeline) fn is_lost(&self) -> bool {
         matches!(self, Outlet::Kafka(kafka) if kafka.held.is_none())
     }
 
-    pub(super) fn unfit(&self, outgoing: &Outgoing) -> Option<String> {
+    /// Where the lane before the present one left off. None where the sink has no word on it.
+    pub(in crate::pipeline) fn left_off(&self) -> Option<Cut> {
+        match self {
+            Outlet::Plain(_) => None,
+            Outlet::Kafka(kafka) => kafka.held.as_ref()?.cut,
+        }
+    }
+
+    pub(in crate::pipeline) fn unfit(&self, outgoing: &Outgoing) -> Option<String> {
         match self {
             Outlet::Plain(sink) => sink.unfit(outgoing),
             Outlet::Kafka(kafka) => {
@@ -141,7 +168,7 @@ impl Outlet {
         }
     }
 
-    pub(super) async fn check(&mut self) -> Result<(), SinkError> {
+    pub(in crate::pipeline) async fn check(&mut self) -> Result<(), SinkError> {
         match self {
             Outlet::Plain(sink) => sink.check().await,
             // Kafka's is asked by taking the slot.
@@ -160,5 +187,4 @@ pub fn settled_group(pipeline: &str, instance: &str) -> String {
     format!("{pipeline}.{instance}.settled")
 }
 
-/// How long a slot's producer, its topic and its truth are waited for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);

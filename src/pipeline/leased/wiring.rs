@@ -9,8 +9,9 @@ use crate::config::ends::{Sink as SinkConfig, Source as SourceConfig};
 use crate::config::leased::LeasedConfig;
 use crate::config::{kafka_end, nats, rabbitmq};
 use crate::kafka::admin::{AdminError, TopicFacts, cluster_id, topic_facts};
+use crate::kafka::client::ClusterOptions;
 use crate::pipeline::transactional::wiring::{BATCH_BYTES_MAX, cluster};
-use crate::protocol::lane::StreamId;
+use crate::protocol::lane::{StoreId, StreamId};
 use crate::sink::Sink;
 use crate::sink::file::{FileOptions, FileSink, Format};
 use crate::sink::kafka::{KafkaSinkOptions, Topics};
@@ -202,38 +203,65 @@ pub async fn kafka_outlet(
     store: &dyn SlotStore,
     timeout: Duration,
 ) -> Result<Result<(Outlet, StreamId), Vec<String>>, NotYet> {
-    let options = cluster(&kafka.oauth_token_file, &kafka.brokers, &kafka.properties);
     let topics = Topics {
         forward: kafka.topic.clone(),
         dead_letter: config.dead_letter.clone(),
         duplicates: config.duplicates.clone(),
     };
-    let names: Vec<&str> = std::iter::once(topics.forward.as_str())
-        .chain(topics.dead_letter.as_deref())
-        .chain(topics.duplicates.as_deref())
-        .collect();
-    let facts = topic_facts(&options, &names, timeout).await?;
-    let absent = |(name, facts): (&String, &TopicFacts)| {
-        facts.partitions.is_none().then(|| format!("topic {name}: it is not there, or may not be described"))
-    };
-    let problems: Vec<String> = facts.iter().filter_map(absent).collect();
-    if !problems.is_empty() {
-        return Ok(Err(problems));
+    let found = IntoKafka::find(kafka, topics, store, timeout).await?;
+    Ok(found.map(|into| into.outlet(&config.pipeline, &config.instance)))
+}
+
+/// A cluster and its topics, as they were found.
+pub struct IntoKafka {
+    cluster_id: String,
+    store_id: StoreId,
+    cluster: ClusterOptions,
+    topics: Topics,
+    transaction_timeout: Duration,
+    record_bytes_max: usize,
+}
+
+impl IntoKafka {
+    /// Inner error: what is wrong with the topics for good.
+    pub async fn find(
+        kafka: &kafka_end::Sink,
+        topics: Topics,
+        store: &dyn SlotStore,
+        timeout: Duration,
+    ) -> Result<Result<IntoKafka, Vec<String>>, NotYet> {
+        let cluster = cluster(&kafka.oauth_token_file, &kafka.brokers, &kafka.properties);
+        let names: Vec<&str> = std::iter::once(topics.forward.as_str())
+            .chain(topics.dead_letter.as_deref())
+            .chain(topics.duplicates.as_deref())
+            .collect();
+        let facts = topic_facts(&cluster, &names, timeout).await?;
+        let absent = |(name, facts): (&String, &TopicFacts)| {
+            facts.partitions.is_none().then(|| format!("topic {name}: it is not there, or may not be described"))
+        };
+        let problems: Vec<String> = facts.iter().filter_map(absent).collect();
+        if !problems.is_empty() {
+            return Ok(Err(problems));
+        }
+        let cluster_id = cluster_id(&cluster, timeout)?.ok_or_else(|| NotYet::Nameless(cluster.brokers.clone()))?;
+        let record_bytes_max = facts.values().map(|topic| topic.record_bytes_max).min().unwrap_or(BATCH_BYTES_MAX);
+        let (store_id, transaction_timeout) = (store.store_id().await?, kafka.transaction_timeout);
+        Ok(Ok(IntoKafka { cluster_id, store_id, cluster, topics, transaction_timeout, record_bytes_max }))
     }
-    let id = cluster_id(&options, timeout)?.ok_or_else(|| NotYet::Nameless(options.brokers.clone()))?;
-    let smallest = facts.values().map(|topic| topic.record_bytes_max).min().unwrap_or(BATCH_BYTES_MAX);
-    let options = SlotSinkOptions {
-        kafka: KafkaSinkOptions {
-            cluster: options,
-            transactional_id: transactional_id(&config.pipeline, &config.instance),
-            transaction_timeout: kafka.transaction_timeout,
-            record_bytes_max: smallest.clamp(1_000, 1_000_000_000),
-            batch_bytes_max: smallest.min(BATCH_BYTES_MAX),
-        },
-        topics,
-        group: settled_group(&config.pipeline, &config.instance),
-    };
-    let slot = StreamId::slot_in_kafka(&id, &config.pipeline, &config.instance);
-    let outlet = KafkaOutlet::new(options, store.store_id().await?);
-    Ok(Ok((Outlet::Kafka(Box::new(outlet)), slot)))
+
+    pub fn outlet(&self, pipeline: &str, instance: &str) -> (Outlet, StreamId) {
+        let options = SlotSinkOptions {
+            kafka: KafkaSinkOptions {
+                cluster: self.cluster.clone(),
+                transactional_id: transactional_id(pipeline, instance),
+                transaction_timeout: self.transaction_timeout,
+                record_bytes_max: self.record_bytes_max.clamp(1_000, 1_000_000_000),
+                batch_bytes_max: self.record_bytes_max.min(BATCH_BYTES_MAX),
+            },
+            topics: self.topics.clone(),
+            group: settled_group(pipeline, instance),
+        };
+        let slot = StreamId::slot_in_kafka(&self.cluster_id, pipeline, instance);
+        (Outlet::Kafka(Box::new(KafkaOutlet::new(options, self.store_id.clone()))), slot)
+    }
 }

@@ -99,7 +99,7 @@ impl Worker {
             guard: Guard { lane: LaneId(0), token: Token(0) },
             drawn: Vec::new(),
             standing: Standing::new(LaneId(0)),
-            to_take: Some(ToTake { known: None, reason: "start" }),
+            to_take: Some(ToTake::new(None, "start")),
             leased_until: Duration::ZERO,
             owes_since: None,
             holding: Holding::new(options.lease),

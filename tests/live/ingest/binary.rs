@@ -1,4 +1,4 @@
-//! The binary itself, over an embedded store and NATS.
+//! The binary itself, over an embedded store, and NATS or Kafka.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,8 +9,10 @@ use serde_json::Value;
 
 use super::kit::{Form, ids, record, records};
 use super::subjects::Stream;
+use crate::support::broker::Broker;
 use crate::support::daemon::{self, Daemon, Settings};
 use crate::support::services::Services;
+use crate::support::unique;
 
 const KEYS: &str = r#"[{"name": "shop", "key": "k-shop", "tenants": ["acme"], "tables": ["*"]}]"#;
 
@@ -31,14 +33,14 @@ pub fn post(port: u16, path: &str, content_type: &str, key: &str, body: &str) ->
     (status, head.to_ascii_lowercase(), serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-fn settings(folder: &Path, stream: &Stream, listen: u16, more: &[(&str, &str)]) -> Settings {
+fn settings(folder: &Path, sink: &str, listen: u16, more: &[(&str, &str)]) -> Settings {
     let keys = folder.join("keys.json");
     if !keys.exists() {
         std::fs::write(&keys, KEYS).expect("a file");
     }
     let mut settings: Settings = [
         ("SEMEL_SCOPE", "s".to_owned()),
-        ("SEMEL_SINK", stream.url()),
+        ("SEMEL_SINK", sink.to_owned()),
         ("SEMEL_STORE", format!("embedded:{}", folder.join("claims").display())),
         ("SEMEL_INGEST_KEYS", keys.display().to_string()),
         ("SEMEL_INGEST_LISTEN", format!("127.0.0.1:{listen}")),
@@ -60,7 +62,7 @@ fn records_by_http() {
     let folder = tempfile::tempdir().expect("a folder");
     let stream = make_stream(Duration::from_secs(120));
     let listen = daemon::free_port();
-    let settings = settings(folder.path(), &stream, listen, &[("SEMEL_INGEST_UNDEDUPED", "acme/logs")]);
+    let settings = settings(folder.path(), &stream.url(), listen, &[("SEMEL_INGEST_UNDEDUPED", "acme/logs")]);
     let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
     daemon.wait_ready();
     let lines = Form::Lines.body(&records("h", 600));
@@ -109,7 +111,7 @@ fn limits_of_the_binary() {
         ("SEMEL_INGEST_TIMEOUT", "1s"),
         ("SEMEL_INGEST_CONNECTIONS", "2"),
     ];
-    let settings = settings(folder.path(), &stream, listen, &more);
+    let settings = settings(folder.path(), &stream.url(), listen, &more);
     let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
     daemon.wait_ready();
     let orders = "/v1/ingest/acme/orders";
@@ -159,7 +161,7 @@ fn a_lease_that_outlasts_the_duplicate_window_is_refused() {
     let stream = make_stream(Duration::from_secs(20));
     for (lease, fits) in [("10s", false), ("9500ms", true)] {
         let more = [("SEMEL_LEASE", lease), ("SEMEL_PUBLISH_TIMEOUT", "2s")];
-        let settings = settings(folder.path(), &stream, daemon::free_port(), &more);
+        let settings = settings(folder.path(), &stream.url(), daemon::free_port(), &more);
         let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
         if fits {
             daemon.wait_ready();
@@ -175,11 +177,31 @@ fn a_lease_that_outlasts_the_duplicate_window_is_refused() {
 /// Killed in the middle again and again, with callers that retry: every event is there once.
 #[test]
 fn kills() {
-    let folder = tempfile::tempdir().expect("a folder");
     let stream = make_stream(Duration::from_secs(120));
+    let more = [("SEMEL_LEASE", "2s"), ("SEMEL_PUBLISH_TIMEOUT", "1s")];
+    come_through_kills(&stream.url(), &more, || stream.ids_now());
+}
+
+/// The same into Kafka, as a read_committed reader sees it, and by a daemon that says what it promises.
+#[test]
+fn kills_into_kafka() {
+    let broker = Broker(Services::shared().kafka);
+    let topic = unique("ingest-kills");
+    broker.make_topic(&topic, 3, &[]);
+    let more = [("SEMEL_LEASE", "3s"), ("SEMEL_TRANSACTION_TIMEOUT", "2s")];
+    let log = come_through_kills(&format!("kafka://{}/{topic}", broker.0), &more, || {
+        let records = broker.read(&topic).into_iter().flat_map(|log| log.records);
+        records.map(|record| super::kit::id_of(&record.value.unwrap_or_default())).collect()
+    });
+    assert!(log.contains("exactly once, as seen by a read_committed reader"), "{log}");
+}
+
+/// Answers what the daemon has logged.
+fn come_through_kills(sink: &str, more: &[(&str, &str)], read: impl Fn() -> Vec<String>) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
     let listen = daemon::free_port();
-    let more = [("SEMEL_LEASE", "2s"), ("SEMEL_PUBLISH_TIMEOUT", "1s"), ("SEMEL_INGEST_WINDOW", "64")];
-    let settings = settings(folder.path(), &stream, listen, &more);
+    let more = [more, &[("SEMEL_INGEST_WINDOW", "64")]].concat();
+    let settings = settings(folder.path(), sink, listen, &more);
     let (kills, batch) = if crate::full() { (30, 2_000) } else { (4, 2_000) };
     for kill in 0..kills {
         let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
@@ -218,10 +240,12 @@ fn kills() {
             std::thread::sleep(Duration::from_millis(200));
         }
     }
+    let log = daemon.log_text();
     daemon.stop();
-    let mut came = stream.ids_now();
+    let mut came = read();
     came.sort();
     let mut right: Vec<String> = (0..kills).flat_map(|kill| ids(&format!("k{kill}-"), 0..batch)).collect();
     right.sort();
     assert!(came == right, "{} came of {}", came.len(), right.len());
+    log
 }

@@ -13,8 +13,9 @@ use semel::api::ingest::{IngestApi, Limits, routes};
 use semel::clock::SystemClock;
 use semel::key::{Extraction, Recipe, TimeRecipe};
 use semel::pipeline::ingest::{Ingest, Options, Undeduped};
+use semel::pipeline::leased::Outlet;
 use semel::protocol::event::{EventId, Scope};
-use semel::sink::Sink;
+use semel::protocol::lane::StreamId;
 use semel::store::ClaimStore;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -59,6 +60,9 @@ pub const LIMITS: Limits = Limits {
     request_timeout: Duration::from_secs(20),
 };
 
+/// For Kafka, at a time.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 /// One instance.
 pub struct Instance {
     pub ingest: Ingest,
@@ -74,8 +78,20 @@ pub async fn start(subject: &Subject) -> Instance {
 pub async fn start_with(subject: &Subject, options: Options, limits: Limits) -> Instance {
     let store = Watched::new(subject.store.clone());
     let scripts = Scripts::default();
-    let sink = || -> Box<dyn Sink> { Box::new(Scripted { inner: (subject.sink)(), scripts: scripts.clone() }) };
-    let ingest = Ingest::start(options, store.clone(), Arc::new(SystemClock), sink).await.expect("it starts");
+    let outlet = |name: &str| match &subject.kafka {
+        Some(into) => {
+            let (mut outlet, slot) = into.outlet("ingest", name);
+            if let Outlet::Kafka(kafka) = &mut outlet {
+                kafka.patience = PATIENCE;
+            }
+            (outlet, slot)
+        }
+        None => {
+            let sink = Scripted { inner: (subject.sink)(), scripts: scripts.clone() };
+            (Outlet::Plain(Box::new(sink)), StreamId::slot("ingest", name))
+        }
+    };
+    let ingest = Ingest::start(options, store.clone(), Arc::new(SystemClock), outlet).await.expect("it starts");
     store.calls();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keys.json");

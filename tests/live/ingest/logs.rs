@@ -41,7 +41,8 @@ impl Visit for Message {
 impl<S: Subscriber> Layer<S> for Collector {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let target = event.metadata().target();
-        if target.starts_with("semel::pipeline::ingest") || target.starts_with("semel::api") {
+        let rooms = ["semel::pipeline::ingest", "semel::pipeline::slots", "semel::api"];
+        if rooms.iter().any(|room| target.starts_with(room)) {
             let mut message = Message::default();
             event.record(&mut message);
             let line = (*event.metadata().level(), message.0);

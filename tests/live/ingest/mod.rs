@@ -7,6 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel::pipeline::leased::wiring::IntoKafka;
 use semel::sink::Sink;
 use semel::store::slots::SlotStore;
 
@@ -14,6 +15,7 @@ mod access;
 mod binary;
 mod bodies;
 mod failures;
+mod into_kafka;
 mod kit;
 mod logs;
 mod scripted;
@@ -26,6 +28,8 @@ pub struct Subject {
     pub store: Arc<dyn SlotStore>,
     /// One connection.
     pub sink: Box<dyn Fn() -> Box<dyn Sink>>,
+    /// In its place, where windows are transactions.
+    pub kafka: Option<IntoKafka>,
     /// Values in the order in which they were published.
     pub published: Box<dyn Fn() -> kit::Later<Vec<Vec<u8>>>>,
     pub lease: Duration,
@@ -68,3 +72,19 @@ suite!(embedded);
 suite!(postgres);
 suite!(embedded_nats);
 suite!(postgres_nats);
+
+// Into Kafka the rows that a scripted sink makes are in `into_kafka`, which has a real broker make them.
+macro_rules! suite_in_kafka {
+    ($subject:ident) => {
+        suite!($subject;
+            windows: sizes, order_of_results, repeats, without_ids, without_dedupe, one_object, many_at_once,
+                two_tenants, slow_streams;
+            failures: store_unavailable, reserve_fails_otherwise, reserve_of_unknown_outcome, commit_fails, in_flight,
+                taken_over, a_slow_reserve, overtaken;
+            into_kafka: keys_and_headers, aborted, out_of_reach, answers_are_lost, fenced, restarts, undeduped_in_doubt;
+        );
+    };
+}
+
+suite_in_kafka!(embedded_kafka);
+suite_in_kafka!(postgres_kafka);

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel::config::kafka::Properties;
+use semel::config::kafka_end;
+use semel::pipeline::leased::wiring::IntoKafka;
+use semel::sink::kafka::Topics;
 use semel::sink::memory::MemorySink;
 use semel::sink::nats::{NatsOptions, NatsSink, Servers};
 use semel::store::embedded::EmbeddedStore;
@@ -11,6 +15,7 @@ use semel::store::slots::SlotStore;
 
 use super::Subject;
 use crate::store::subjects::{OwnDatabase, connect, make_database};
+use crate::support::broker::Broker;
 use crate::support::services::Services;
 use crate::support::unique;
 
@@ -25,6 +30,7 @@ fn over(store: Arc<dyn SlotStore>, lease: Duration) -> Subject {
     Subject {
         store,
         sink: Box::new(move || Box::new(sink.clone())),
+        kafka: None,
         published: Box::new(move || {
             let values =
                 stored.stored().into_iter().map(|outgoing| outgoing.message.value.unwrap_or_default().to_vec());
@@ -153,4 +159,53 @@ pub async fn embedded_nats() -> Subject {
 pub async fn postgres_nats() -> Subject {
     let Subject { store, keep, .. } = postgres().await;
     nats(store, keep).await
+}
+
+/// Of a transaction, where none is to fail by it.
+const PATIENT: Duration = Duration::from_secs(6);
+
+/// A topic of one partition that a test has to itself.
+pub async fn in_kafka(subject: Subject) -> (Subject, String) {
+    in_kafka_by(&Services::shared().kafka, PATIENT, subject).await
+}
+
+/// By these brokers, with transactions of up to this long.
+pub async fn in_kafka_by(
+    brokers: &str,
+    transaction_timeout: Duration,
+    Subject { store, keep, .. }: Subject,
+) -> (Subject, String) {
+    let broker = Broker(Services::shared().kafka);
+    let topic = unique("ingest");
+    tokio::task::block_in_place(|| broker.make_topic(&topic, 1, &[]));
+    let sink = kafka_end::Sink {
+        brokers: vec![brokers.to_owned()],
+        topic: topic.clone(),
+        transaction_timeout,
+        properties: Properties::default(),
+        oauth_token_file: None,
+    };
+    let topics = Topics { forward: topic.clone(), dead_letter: None, duplicates: None };
+    let found = IntoKafka::find(&sink, topics, &*store, Duration::from_secs(10)).await.expect("an answer");
+    let read = topic.clone();
+    let subject = Subject {
+        kafka: Some(found.unwrap_or_else(|problems| panic!("{problems:?}"))),
+        published: Box::new(move || {
+            let logs = tokio::task::block_in_place(|| broker.read(&read));
+            let values = logs.into_iter().flat_map(|log| log.records).map(|record| record.value.unwrap_or_default());
+            let values: Vec<Vec<u8>> = values.collect();
+            Box::pin(async move { values })
+        }),
+        keep,
+        ..over(store, LEASE)
+    };
+    (subject, topic)
+}
+
+pub async fn embedded_kafka() -> Subject {
+    in_kafka(embedded().await).await.0
+}
+
+pub async fn postgres_kafka() -> Subject {
+    in_kafka(postgres().await).await.0
 }
