@@ -24,6 +24,7 @@ pub const IN_DOUBT: &str = "semel_in_doubt_total";
 pub const LEASES_OUTLIVED: &str = "semel_leases_outlived_total";
 pub const HELD: &str = "semel_held_messages";
 pub const UNCOMMITTED: &str = "semel_ingest_uncommitted_records_total";
+pub const EXPIRED: &str = "semel_ingest_expired_claims_total";
 pub const INGEST_REQUESTS: &str = "semel_ingest_requests_total";
 pub const BUILD_INFO: &str = "semel_build_info";
 
@@ -66,6 +67,7 @@ pub fn describe() {
         UNCOMMITTED,
         "Records that were published and whose commit failed: a crash before it is mended may repeat them"
     );
+    describe_counter!(EXPIRED, "Claims of ingest that were forgotten because their time was over");
     describe_counter!(INGEST_REQUESTS, "Ingest requests, by status");
     describe_gauge!(BUILD_INFO, "Always 1, with the version as a label");
     metrics::gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);

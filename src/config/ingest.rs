@@ -49,6 +49,14 @@ pub const UNDEDUPED: Setting = Setting::new(
     "Tables without dedupe, as TENANT/TABLE between commas; `*` is any.",
 );
 
+pub const CLAIMS_KEPT: Setting = Setting::new(
+    "SEMEL_INGEST_RETENTION",
+    Kind::Text,
+    Default::Absent("for ever"),
+    "How long tables' claims are kept, as TENANT/TABLE=DURATION (or `forever`) between commas; `*` is any, and the first \
+     that fits counts. Once it is over, the same id is published again.",
+);
+
 pub const LANES: Setting = Setting::new(
     "SEMEL_INGEST_LANES",
     Kind::Count(1..=64),
@@ -102,6 +110,7 @@ pub const SETTINGS: &[&Setting] = &[
     &LISTEN,
     &KEYS,
     &UNDEDUPED,
+    &CLAIMS_KEPT,
     &LANES,
     &WINDOW,
     &RECORD_BYTES,
@@ -154,6 +163,8 @@ pub struct IngestConfig {
     pub keys: PathBuf,
     /// As it is written; who reads it checks it.
     pub undeduped: Option<String>,
+    /// The same.
+    pub claims_kept: Option<String>,
     pub lanes: usize,
     pub window_records_max: usize,
     pub record_bytes_max: usize,
@@ -200,6 +211,7 @@ impl IngestConfig {
         let listen = reader.address(&LISTEN);
         let keys = reader.path(&KEYS);
         let undeduped = reader.optional(&UNDEDUPED, || reader.text(&UNDEDUPED));
+        let claims_kept = reader.optional(&CLAIMS_KEPT, || reader.text(&CLAIMS_KEPT));
         let lanes = reader.count(&LANES);
         let window = reader.count(&WINDOW);
         let record_bytes = reader.bytes(&RECORD_BYTES, "1KiB", "64MiB");
@@ -247,6 +259,7 @@ impl IngestConfig {
             listen: listen??,
             keys: keys?,
             undeduped: undeduped?,
+            claims_kept: claims_kept?,
             lanes: usize::try_from(lanes?).ok()?,
             window_records_max: usize::try_from(window?).ok()?,
             record_bytes_max: usize::try_from(record_bytes?).ok()?,

@@ -166,6 +166,29 @@ pub struct OpenSlot<'a> {
     pub now: EventTime,
 }
 
+/// A look at some claims of the undated week, of which those go that are kept long enough.
+#[derive(Debug, Clone, Copy)]
+pub struct Expire<'a> {
+    pub scope: &'a Scope,
+    /// Claims that were first seen before this go, where they are settled.
+    pub seen_before: EventTime,
+    /// Where the look before ended. None: from the first one on.
+    pub after: Option<&'a Cursor>,
+    /// So many claims are looked at, at most.
+    pub claims_max: usize,
+}
+
+/// A place in the store's own order of a scope's claims.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor(pub(super) Box<[u8]>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expired {
+    pub deleted: u64,
+    /// None: there was no claim left to look at.
+    pub reached: Option<Cursor>,
+}
+
 #[async_trait]
 pub trait SlotStore: ClaimStore {
     /// Raises settled and lease, and claims: one answer per row, in their order. One commit; a second round trip where
@@ -218,4 +241,12 @@ pub trait SlotStore: ClaimStore {
     /// Deletes what was left in doubt on a closed lane whose lease is over, at or above its settled position. None
     /// where the lane is open or its lease runs: nothing was deleted.
     async fn sweep(&self, lane: LaneId) -> Result<Option<u64>, StoreError>;
+
+    /// Deletes claims of the undated week whose time is over, of those that it looks at. A claim that is not known to be
+    /// settled stays, and so does one that another call is at work on. One commit at most, of one small batch: no claim
+    /// waits long for it. Repeatable.
+    async fn expire(&self, expire: &Expire<'_>) -> Result<Expired, StoreError>;
+
+    /// Every scope that has, or had, claims.
+    async fn scopes(&self) -> Result<Vec<Scope>, StoreError>;
 }

@@ -42,6 +42,8 @@
 //! | [`window`] | reserve, publish, commit; carries out the failure table |
 //! | [`lane`] | one slot: what it owes, what it gives up, taking it again |
 //! | [`lanes`] | lends lanes to windows, and mends those that need it |
+//! | [`target`], [`tables`] | whose records they are, and what is set for them |
+//! | [`expiry`] | forgets claims whose time is over |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,17 +59,20 @@ use crate::protocol::lane::StreamId;
 use crate::store::slots::SlotStore;
 use crate::store::{LaneFor, StoreError};
 
+mod expiry;
 mod lane;
 mod lanes;
 pub mod prepare;
 pub mod request;
+mod tables;
 mod target;
 mod window;
 pub mod wiring;
 
 pub use prepare::{Outcome, Prepared, Reason};
 pub use request::{Request, Stopped};
-pub use target::{BadTarget, NAME_BYTES_MAX, Target, Undeduped, check_scope};
+pub use tables::{Retention, Tables, Undeduped};
+pub use target::{BadTarget, NAME_BYTES_MAX, Target, check_scope};
 
 use lane::{Lane, LaneError};
 use lanes::Lanes;
@@ -88,6 +93,8 @@ pub struct Options {
     pub accept_recipe: Option<String>,
     /// Tables whose records are published without dedupe.
     pub undeduped: Undeduped,
+    /// Of claims; of tables that it does not name, for ever.
+    pub retention: Retention,
     pub window_records_max: usize,
     pub window_bytes_max: usize,
     pub record_bytes_max: usize,
@@ -168,6 +175,7 @@ impl Ingest {
             lanes.push(lane);
         }
         let shared = Arc::new(shared);
+        tokio::spawn(expiry::keep(Arc::downgrade(&shared)));
         Ok(Ingest { lanes: Lanes::start(lanes, Arc::clone(&shared)), shared })
     }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::tables::Undeduped;
 use crate::protocol::event::{EventId, SCOPE_BYTES_MAX, Scope};
 
 /// Longest name of a tenant or a table, in bytes.
@@ -43,8 +44,16 @@ impl Target {
             table: table.into(),
             scope: Scope::new(&joined).map_err(|_| BadTarget::LongScope)?,
             origin: format!("{tenant}/{table}").into(),
-            dedupes: !undeduped.has(tenant, table),
+            dedupes: undeduped.get(tenant, table).is_none(),
         })
+    }
+
+    /// The tenant and table whose scope this is, within `base`.
+    pub fn of_scope(base: &Scope, scope: &Scope) -> Option<(Box<str>, Box<str>)> {
+        let (rest, table) = scope.as_str().rsplit_once('+')?;
+        let (_, tenant) = rest.rsplit_once('+')?;
+        let target = Target::new(base, tenant, table, &Undeduped::default()).ok()?;
+        (target.scope == *scope).then_some((target.tenant, target.table))
     }
 }
 
@@ -54,33 +63,10 @@ pub fn check_scope(scope: &Scope) -> Result<(), BadTarget> {
     Target::new(scope, &longest, &longest, &Undeduped::default()).map(drop)
 }
 
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     let sound = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     begins && text.len() <= NAME_BYTES_MAX && text.bytes().all(sound)
-}
-
-/// Tables without dedupe, as `TENANT/TABLE`, where `*` is every tenant or every table.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Undeduped(Vec<(String, String)>);
-
-impl Undeduped {
-    /// Between commas.
-    pub fn parse(text: &str) -> Result<Undeduped, String> {
-        let one = |entry: &str| {
-            let named = |name: &str| name == "*" || is_name(name);
-            match entry.trim().split_once('/') {
-                Some((tenant, table)) if named(tenant) && named(table) => Ok((tenant.to_owned(), table.to_owned())),
-                _ => Err(format!("`{entry}` is not TENANT/TABLE, where `*` is any")),
-            }
-        };
-        text.split(',').map(one).collect::<Result<_, _>>().map(Undeduped)
-    }
-
-    fn has(&self, tenant: &str, table: &str) -> bool {
-        let is = |pattern: &String, name: &str| pattern == "*" || pattern == name;
-        self.0.iter().any(|(of_tenant, of_table)| is(of_tenant, tenant) && is(of_table, table))
-    }
 }
 
 #[cfg(test)]
@@ -125,21 +111,15 @@ mod tests {
     }
 
     #[test]
-    fn tables_without_dedupe() {
-        let undeduped = Undeduped::parse("acme/logs, */metrics,quiet/*").expect("sound");
-        let cases = [
-            ("acme", "logs", true),
-            ("acme", "orders", false),
-            ("other", "logs", false),
-            ("other", "metrics", true),
-            ("quiet", "anything", true),
-        ];
-        for (tenant, table, right) in cases {
-            let target = Target::new(&scope("s"), tenant, table, &undeduped).expect("a target");
-            assert_eq!(!target.dedupes, right, "{tenant}/{table}");
+    fn a_scope_is_of_one_table() {
+        for base in ["s", "a+b", "back\\slash", "s+x"] {
+            let base = scope(base);
+            let target = Target::new(&base, "acme", "a.b-c", &Undeduped::default()).expect("a target");
+            let found = Target::of_scope(&base, &target.scope);
+            assert_eq!(found, Some(("acme".into(), "a.b-c".into())), "{base:?}");
         }
-        for wrong in ["", "acme", "acme/", "/logs", "a/b/c", "a b/c"] {
-            assert!(Undeduped::parse(wrong).is_err(), "{wrong:?}");
+        for other in ["s", "s+acme", "t+acme+orders", "s+x+acme+orders", "s+acme+", "s+a c+orders"] {
+            assert_eq!(Target::of_scope(&scope("s"), &scope(other)), None, "{other}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BadTarget, Options, Undeduped, check_scope};
+use super::{BadTarget, Options, Retention, Undeduped, check_scope};
 use crate::config::ends;
 use crate::config::ingest::IngestConfig;
 use crate::pipeline::chain;
@@ -27,6 +27,8 @@ pub enum BadConfig {
     Scope(#[from] BadTarget),
     #[error("SEMEL_INGEST_UNDEDUPED: {0}")]
     Undeduped(String),
+    #[error("SEMEL_INGEST_RETENTION: {0}")]
+    Retention(String),
 }
 
 /// What the pair promises, for the log.
@@ -48,7 +50,11 @@ pub fn options(config: &IngestConfig) -> Result<Options, BadConfig> {
     check_scope(&config.scope)?;
     let undeduped = match &config.undeduped {
         None => Undeduped::default(),
-        Some(text) => Undeduped::parse(text).map_err(BadConfig::Undeduped)?,
+        Some(text) => Undeduped::of(text).map_err(BadConfig::Undeduped)?,
+    };
+    let retention = match &config.claims_kept {
+        None => Retention::default(),
+        Some(text) => Retention::of(text).map_err(BadConfig::Retention)?,
     };
     Ok(Options {
         pipeline: config.pipeline.clone(),
@@ -58,6 +64,7 @@ pub fn options(config: &IngestConfig) -> Result<Options, BadConfig> {
         extraction: config.extraction.clone(),
         accept_recipe: config.accept_change.then(|| config.extraction.digest()),
         undeduped,
+        retention,
         window_records_max: config.window_records_max,
         window_bytes_max: WINDOW_BYTES_MAX,
         record_bytes_max: config.record_bytes_max,

@@ -42,6 +42,7 @@ mod body;
 mod change;
 mod code;
 mod draft;
+mod expiry;
 mod folder;
 mod inner;
 mod key;

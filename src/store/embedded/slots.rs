@@ -22,7 +22,8 @@ use crate::protocol::lane::{LaneId, Position, StreamId, Token};
 use crate::protocol::slot::LaneSeen;
 use crate::protocol::verdict::Claimed;
 use crate::store::slots::{
-    LaneStanding, OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot,
+    Expire, Expired, LaneStanding, OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen,
+    TakeSlot, TakenSlot,
 };
 use crate::store::{Guard, Refused, StoreError};
 
@@ -109,6 +110,14 @@ impl SlotStore for EmbeddedStore {
 
     async fn sweep(&self, lane: LaneId) -> Result<Option<u64>, StoreError> {
         self.run(|inner| inner.sweep(lane))
+    }
+
+    async fn expire(&self, expire: &Expire<'_>) -> Result<Expired, StoreError> {
+        self.run(|inner| inner.expire(expire))
+    }
+
+    async fn scopes(&self) -> Result<Vec<Scope>, StoreError> {
+        self.run(|inner| Ok(inner.scopes.all().map(|(_, scope)| scope.clone()).collect()))
     }
 }
 

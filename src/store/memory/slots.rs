@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{Body, Inner, Key, Lane, MemoryStore, Stream};
-use crate::protocol::event::Scope;
+use crate::protocol::event::{EventId, Scope, Week};
 use crate::protocol::lane::{Holder, LaneId, Position, StreamId, Token};
 use crate::protocol::slot::{Conflicting, LaneSeen};
 use crate::protocol::verdict::Claimed;
 use crate::store::slots::{
-    LaneStanding, OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot,
-    lane_seen,
+    Cursor, Expire, Expired, LaneStanding, OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore,
+    StreamSeen, TakeSlot, TakenSlot, lane_seen,
 };
 use crate::store::{Guard, LaneFor, StoreError};
 
@@ -297,5 +297,30 @@ impl SlotStore for MemoryStore {
             }
             _ => Ok(None),
         }
+    }
+
+    async fn expire(&self, expire: &Expire<'_>) -> Result<Expired, StoreError> {
+        let mut inner = self.lock();
+        let after = expire.after.map(|Cursor(id)| EventId::from_stored(String::from_utf8_lossy(id).into_owned()));
+        let of_scope = |key: &&Key| key.0 == *expire.scope && key.2 == Week::UNDATED;
+        let beyond = |key: &&Key| after.as_ref().is_none_or(|after| key.1 > *after);
+        let looked: Vec<Key> =
+            inner.claims.keys().filter(of_scope).filter(beyond).take(expire.claims_max).cloned().collect();
+        let reached = looked.last().map(|key| Cursor(key.1.as_str().as_bytes().into()));
+        let goes = |key: &Key| {
+            let claim = &inner.claims[key];
+            let settled = |lane: LaneSeen| claim.holder.position < lane.settled;
+            let is_settled = claim.holder.lane.and_then(|lane| inner.seen(lane)).is_none_or(settled);
+            is_settled && claim.first_seen_at < expire.seen_before
+        };
+        let gone: Vec<Key> = looked.into_iter().filter(goes).collect();
+        gone.iter().for_each(|key| drop(inner.claims.remove(key)));
+        Ok(Expired { deleted: gone.len() as u64, reached })
+    }
+
+    async fn scopes(&self) -> Result<Vec<Scope>, StoreError> {
+        let mut scopes: Vec<Scope> = self.lock().claims.keys().map(|key| key.0.clone()).collect();
+        scopes.dedup();
+        Ok(scopes)
     }
 }

@@ -31,12 +31,12 @@ use super::error::{is_missing_partition, rolled_back, unexpected};
 use super::lanes::stream_of;
 use super::params::{Day, Param, Stamp};
 use super::pool::Ended;
-use crate::protocol::event::Scope;
+use crate::protocol::event::{Scope, Week};
 use crate::protocol::lane::{Holder, LaneId, Position, StreamId, Token};
 use crate::protocol::slot::Conflicting;
 use crate::store::slots::{
-    LaneStanding, OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot,
-    lane_seen,
+    Cursor, Expire, Expired, LaneStanding, OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore,
+    StreamSeen, TakeSlot, TakenSlot, lane_seen,
 };
 use crate::store::{Guard, StoreError};
 
@@ -170,6 +170,31 @@ impl SlotStore for PostgresStore {
         let rows = self.pool.rows(&self.scan_limits, include_str!("sql/sweep_lane.sql"), &params).await?;
         let (swept, released) = counts(&rows)?;
         Ok((swept > 0).then_some(released))
+    }
+
+    async fn expire(&self, expire: &Expire<'_>) -> Result<Expired, StoreError> {
+        let after = match expire.after {
+            None => "",
+            Some(Cursor(id)) => std::str::from_utf8(id).map_err(|_| unexpected("a cursor is not an event id"))?,
+        };
+        let params: [Param<'_>; 5] = [
+            (&expire.scope.as_str(), Type::TEXT),
+            (&day_of(Week::UNDATED)?, Type::DATE),
+            (&after, Type::TEXT),
+            (&i64::try_from(expire.claims_max).unwrap_or(i64::MAX), Type::INT8),
+            (&Stamp(expire.seen_before), Type::TIMESTAMPTZ),
+        ];
+        let rows = self.pool.rows(&self.limits, include_str!("sql/expire_claims.sql"), &params).await?;
+        let row = rows.first().ok_or_else(|| unexpected("an expiry has no answer"))?;
+        let reached: Option<String> = row.get(1);
+        let reached = reached.map(|id| Cursor(id.into_bytes().into()));
+        Ok(Expired { deleted: row.get::<_, i64>(0).unsigned_abs(), reached })
+    }
+
+    async fn scopes(&self) -> Result<Vec<Scope>, StoreError> {
+        let rows = self.pool.rows(&self.scan_limits, include_str!("sql/list_scopes.sql"), &[]).await?;
+        // An earlier guard may have written what is none here.
+        Ok(rows.iter().filter_map(|row| Scope::new(row.get(0)).ok()).collect())
     }
 }
 

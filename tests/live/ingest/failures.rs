@@ -304,7 +304,7 @@ async fn until(post: impl AsyncFn() -> Answer) -> Answer {
 }
 
 /// A claim that somebody else holds, on a lane of its own.
-async fn held_elsewhere(subject: &Subject, id: &str, lease: Duration) -> (StreamId, Guard) {
+pub async fn held_elsewhere(subject: &Subject, id: &str, lease: Duration) -> (StreamId, Guard) {
     let (slot, guard) =
         (StreamId::slot("ingest", &format!("other-{id}")), Guard { lane: LaneId(77), token: Token(78) });
     let scope = Scope::new("s+acme+orders").expect("a scope");

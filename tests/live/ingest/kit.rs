@@ -12,7 +12,7 @@ use semel::api::ingest::access::Access;
 use semel::api::ingest::{IngestApi, Limits, routes};
 use semel::clock::SystemClock;
 use semel::key::{Extraction, Recipe, TimeRecipe};
-use semel::pipeline::ingest::{Ingest, Options, Undeduped};
+use semel::pipeline::ingest::{Ingest, Options, Retention, Undeduped};
 use semel::pipeline::leased::Outlet;
 use semel::protocol::event::{EventId, Scope};
 use semel::protocol::lane::StreamId;
@@ -44,7 +44,8 @@ pub fn options(subject: &Subject, instance: &str) -> Options {
             TimeRecipe::None,
         ),
         accept_recipe: None,
-        undeduped: Undeduped::parse("acme/logs").expect("a list"),
+        undeduped: Undeduped::of("acme/logs").expect("a list"),
+        retention: Retention::default(),
         window_records_max: 256,
         window_bytes_max: 8 << 20,
         record_bytes_max: 1_000,

@@ -18,6 +18,7 @@ mod failures;
 mod into_kafka;
 mod kit;
 mod logs;
+mod retention;
 mod scripted;
 mod subjects;
 mod watched;
@@ -51,6 +52,7 @@ macro_rules! suite {
             failures: refused, in_doubt, fails_otherwise, not_sent, restarts, answered_after_k, stored_but_reported_failed, store_unavailable,
                 reserve_fails_otherwise, reserve_of_unknown_outcome, release_fails, commit_fails, in_flight, taken_over,
                 a_panic, a_slow_reserve, overtaken, unclaimed_records_fail;
+            retention: expires, many;
         );
     };
     ($subject:ident; $($part:ident: $($test:ident),*;)*) => {
@@ -81,6 +83,7 @@ macro_rules! suite_in_kafka {
                 two_tenants, slow_streams;
             failures: store_unavailable, reserve_fails_otherwise, reserve_of_unknown_outcome, commit_fails, in_flight,
                 taken_over, a_slow_reserve, overtaken;
+            retention: expires;
             into_kafka: keys_and_headers, aborted, out_of_reach, answers_are_lost, fenced, restarts, undeduped_in_doubt;
         );
     };

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use semel::protocol::event::{EventId, EventTime, Scope, Week};
 use semel::protocol::lane::{LaneId, Position, StoreId, StreamId, Token};
 use semel::protocol::verdict::Claimed;
-use semel::store::slots::{OpenSlot, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot};
+use semel::store::slots::{
+    Expire, Expired, OpenSlot, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot,
+};
 use semel::store::{
     Claim, ClaimStore, ClaimWindow, Free, Guard, OpenLane, Refused, Room, StoreError, StreamState, Take, Taken,
     TryClaim,
@@ -222,6 +224,14 @@ impl SlotStore for Watched {
             None => self.inner.sweep(lane).await,
             Some(fail) => Err(fail.error()),
         }
+    }
+
+    async fn expire(&self, expire: &Expire<'_>) -> Result<Expired, StoreError> {
+        self.inner.expire(expire).await
+    }
+
+    async fn scopes(&self) -> Result<Vec<Scope>, StoreError> {
+        self.inner.scopes().await
     }
 }
 

@@ -13,7 +13,7 @@ use semel::protocol::slot::Conflicting;
 use semel::protocol::verdict::Claimed;
 use semel::store::memory::MemoryStore;
 use semel::store::slots::{
-    Former, OpenSlot, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot,
+    Expire, Expired, Former, OpenSlot, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen, TakeSlot, TakenSlot,
 };
 use semel::store::{
     Claim, ClaimStore, ClaimWindow, Free, Guard, LaneFor, OpenLane, Refused, Room, StoreError, StreamState, Take,
@@ -261,6 +261,14 @@ impl SlotStore for Connected {
 
     async fn open_slot(&self, open: &OpenSlot<'_>) -> Result<u64, StoreError> {
         self.store.open_slot(open).await
+    }
+
+    async fn expire(&self, expire: &Expire<'_>) -> Result<Expired, StoreError> {
+        self.store.expire(expire).await
+    }
+
+    async fn scopes(&self) -> Result<Vec<Scope>, StoreError> {
+        self.store.scopes().await
     }
 }
 

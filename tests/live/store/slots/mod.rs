@@ -15,6 +15,7 @@ use semel::store::{Guard, StoreError};
 
 use super::kit::{NOW, fresh, id, lane_for, scope, week};
 
+mod expires;
 mod histories;
 mod leases;
 mod opens;
@@ -158,6 +159,7 @@ macro_rules! slots {
                 closed_by_hand;
             opens: tokens, opened, guarded, slots_of_lanes, standings;
             races: one_inserts, one_taker, a_take_ends_reserves, of_one_lane, comes_and_goes;
+            expires: by_age, settled_only, in_batches;
             histories: one_after_another;
         );
     };
