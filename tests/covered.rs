@@ -64,6 +64,7 @@ const OF_SETTINGS: &[(&str, &[Test])] = &[
     ("SEMEL_INGEST_KEYS", &[(INGEST_BINARY, "records_by_http")]),
     ("SEMEL_INGEST_UNDEDUPED", &[(INGEST_BINARY, "records_by_http")]),
     ("SEMEL_INGEST_RETENTION", &[("tests/live/ingest/retention.rs", "expires")]),
+    ("SEMEL_INGEST_SCHEMAS", &[(INGEST_BINARY, "tables_settings")]),
     ("SEMEL_INGEST_LANES", &[(INGEST_BINARY, "limits_of_the_binary")]),
     ("SEMEL_INGEST_WINDOW", &[(INGEST_BINARY, "limits_of_the_binary")]),
     ("SEMEL_INGEST_RECORD_BYTES", &[(INGEST_BINARY, "limits_of_the_binary")]),

@@ -57,6 +57,14 @@ pub const CLAIMS_KEPT: Setting = Setting::new(
      that fits counts. Once it is over, the same id is published again.",
 );
 
+pub const SCHEMAS: Setting = Setting::new(
+    "SEMEL_INGEST_SCHEMAS",
+    Kind::Text,
+    Default::Absent("none"),
+    "Files with the JSON Schema of tables, as TENANT/TABLE=PATH between commas; `*` is any, and the first that fits \
+     counts. A record that does not fit is rejected. Read at the start; nothing else is fetched.",
+);
+
 pub const LANES: Setting = Setting::new(
     "SEMEL_INGEST_LANES",
     Kind::Count(1..=64),
@@ -111,6 +119,7 @@ pub const SETTINGS: &[&Setting] = &[
     &KEYS,
     &UNDEDUPED,
     &CLAIMS_KEPT,
+    &SCHEMAS,
     &LANES,
     &WINDOW,
     &RECORD_BYTES,
@@ -165,6 +174,8 @@ pub struct IngestConfig {
     pub undeduped: Option<String>,
     /// The same.
     pub claims_kept: Option<String>,
+    /// The same.
+    pub schemas: Option<String>,
     pub lanes: usize,
     pub window_records_max: usize,
     pub record_bytes_max: usize,
@@ -212,6 +223,7 @@ impl IngestConfig {
         let keys = reader.path(&KEYS);
         let undeduped = reader.optional(&UNDEDUPED, || reader.text(&UNDEDUPED));
         let claims_kept = reader.optional(&CLAIMS_KEPT, || reader.text(&CLAIMS_KEPT));
+        let schemas = reader.optional(&SCHEMAS, || reader.text(&SCHEMAS));
         let lanes = reader.count(&LANES);
         let window = reader.count(&WINDOW);
         let record_bytes = reader.bytes(&RECORD_BYTES, "1KiB", "64MiB");
@@ -260,6 +272,7 @@ impl IngestConfig {
             keys: keys?,
             undeduped: undeduped?,
             claims_kept: claims_kept?,
+            schemas: schemas?,
             lanes: usize::try_from(lanes?).ok()?,
             window_records_max: usize::try_from(window?).ok()?,
             record_bytes_max: usize::try_from(record_bytes?).ok()?,

@@ -45,6 +45,7 @@ fn every_setting_says_something_and_is_read() {
         ("SEMEL_INGEST_KEYS", "/other.json"),
         ("SEMEL_INGEST_UNDEDUPED", "acme/logs"),
         ("SEMEL_INGEST_RETENTION", "acme/logs=7d"),
+        ("SEMEL_INGEST_SCHEMAS", "acme/logs=/schema.json"),
         ("SEMEL_INGEST_LANES", "3"),
         ("SEMEL_INGEST_WINDOW", "100"),
         ("SEMEL_INGEST_RECORD_BYTES", "1MiB"),

@@ -14,7 +14,7 @@ use axum::http::{Response, StatusCode};
 use bytes::Bytes;
 use hyper::body::Frame;
 
-use crate::pipeline::ingest::Outcome;
+use crate::pipeline::ingest::{Outcome, Outcomes};
 
 /// A request that is not answered record by record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub fn refused(refusal: &Refusal) -> Response<Body> {
 }
 
 /// Counts, and one result per record in the order of the body.
-pub fn results(outcomes: Vec<Outcome>) -> Response<Body> {
-    let mut results = Results { outcomes, next: 0, is_over: false };
+pub fn results(outcomes: Outcomes) -> Response<Body> {
+    let mut results = Results { outcomes, next: 0, next_misfit: 0, is_over: false };
     let first = results.piece();
     // The usual answer is one piece, and has a length.
     if results.is_over { json(Body::from(first)) } else { json(Body::new(Pieces { first: Some(first), results })) }
@@ -63,8 +63,9 @@ fn json(body: Body) -> Response<Body> {
 const PIECE_BYTES: usize = 64 << 10;
 
 struct Results {
-    outcomes: Vec<Outcome>,
+    outcomes: Outcomes,
     next: usize,
+    next_misfit: usize,
     is_over: bool,
 }
 
@@ -72,28 +73,39 @@ impl Results {
     fn piece(&mut self) -> String {
         let mut piece = String::new();
         if self.next == 0 {
-            let count = |is: fn(&Outcome) -> bool| self.outcomes.iter().filter(|outcome| is(outcome)).count();
+            let count = |is: fn(&Outcome) -> bool| self.outcomes.list.iter().filter(|outcome| is(outcome)).count();
             let published = count(|outcome| matches!(outcome, Outcome::Published));
             let duplicate = count(|outcome| matches!(outcome, Outcome::Duplicate));
-            let rejected = self.outcomes.len() - published - duplicate;
+            let rejected = self.outcomes.list.len() - published - duplicate;
             let counts = format!("\"published\":{published},\"duplicate\":{duplicate},\"rejected\":{rejected}");
             let _ = write!(piece, "{{{counts},\"results\":[");
         }
-        while self.next < self.outcomes.len() && piece.len() < PIECE_BYTES {
+        while self.next < self.outcomes.list.len() && piece.len() < PIECE_BYTES {
             let (comma, index) = (if self.next > 0 { "," } else { "" }, self.next);
             let _ = write!(piece, "{comma}{{\"index\":{index},\"status\":");
-            let _ = match self.outcomes[index] {
+            let _ = match self.outcomes.list[index] {
                 Outcome::Published => write!(piece, "\"published\"}}"),
                 Outcome::Duplicate => write!(piece, "\"duplicate\"}}"),
-                Outcome::Rejected(reason) => write!(piece, "\"rejected\",\"reason\":\"{reason}\"}}"),
+                Outcome::Rejected(reason) => write!(piece, "\"rejected\",\"reason\":\"{reason}\"{}}}", self.misfit()),
             };
             self.next += 1;
         }
-        if self.next == self.outcomes.len() {
+        if self.next == self.outcomes.list.len() {
             piece.push_str("]}");
             self.is_over = true;
         }
         piece
+    }
+}
+
+impl Results {
+    /// Where and why the next record does not fit, if that is known.
+    fn misfit(&mut self) -> String {
+        let misfit = self.outcomes.misfits.get(self.next_misfit).filter(|(place, _)| *place == self.next);
+        let Some((_, misfit)) = misfit else { return String::new() };
+        self.next_misfit += 1;
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        format!(",\"path\":{},\"detail\":{}", text(&misfit.path), text(&misfit.why))
     }
 }
 
@@ -121,10 +133,14 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::pipeline::ingest::Reason;
+    use crate::pipeline::ingest::{Misfit, Reason};
 
-    fn whole(outcomes: Vec<Outcome>) -> Value {
-        let mut results = Results { outcomes, next: 0, is_over: false };
+    fn whole(list: Vec<Outcome>) -> Value {
+        whole_with(Outcomes { list, misfits: Vec::new() })
+    }
+
+    fn whole_with(outcomes: Outcomes) -> Value {
+        let mut results = Results { outcomes, next: 0, next_misfit: 0, is_over: false };
         let mut text = String::new();
         while !results.is_over {
             let piece = results.piece();
@@ -160,6 +176,20 @@ mod tests {
         let results = shown["results"].as_array().expect("an array");
         assert_eq!((results.len(), shown["rejected"].as_u64()), (20_000, Some(6_667)));
         assert!(results.iter().enumerate().all(|(n, result)| result["index"] == n));
+    }
+
+    #[test]
+    fn misfits_stand_where_they_belong() {
+        let misfit = |path: &str, why: &str| Misfit { path: path.into(), why: why.into() };
+        let schema = Outcome::Rejected(Reason::Schema);
+        let shown = whole_with(Outcomes {
+            list: vec![Outcome::Published, schema, Outcome::Rejected(Reason::NotJson), schema, schema],
+            misfits: vec![(1, misfit("/a\"b", "it is\n\"odd\"")), (3, misfit("", "why"))],
+        });
+        let of = |n: usize| (shown["results"][n]["path"].as_str(), shown["results"][n]["detail"].as_str());
+        assert_eq!(of(1), (Some("/a\"b"), Some("it is\n\"odd\"")));
+        assert_eq!([of(0), of(2), of(4)], [(None, None); 3], "no room was left for the last one's");
+        assert_eq!(of(3), (Some(""), Some("why")));
     }
 
     #[test]

@@ -31,7 +31,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::key::{Headers, NoHeaders};
 use crate::metrics as names;
-use crate::pipeline::ingest::{Ingest, Outcome, Reason, Request, Stopped, Target};
+use crate::pipeline::ingest::{Ingest, Outcomes, Reason, Request, Stopped, Target};
 
 pub mod access;
 pub mod answer;
@@ -87,7 +87,7 @@ async fn ingest(
     response
 }
 
-async fn outcomes(api: &IngestApi, tenant: &str, table: &str, request: HttpRequest) -> Result<Vec<Outcome>, Refusal> {
+async fn outcomes(api: &IngestApi, tenant: &str, table: &str, request: HttpRequest) -> Result<Outcomes, Refusal> {
     let (parts, body) = request.into_parts();
     match api.access.may(&parts.headers, tenant, table) {
         Ok(()) => {}

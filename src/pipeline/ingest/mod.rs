@@ -43,6 +43,7 @@
 //! | [`lane`] | one slot: what it owes, what it gives up, taking it again |
 //! | [`lanes`] | lends lanes to windows, and mends those that need it |
 //! | [`target`], [`tables`] | whose records they are, and what is set for them |
+//! | [`schema`] | what a table's records have to be like |
 //! | [`expiry`] | forgets claims whose time is over |
 
 use std::sync::Arc;
@@ -64,13 +65,15 @@ mod lane;
 mod lanes;
 pub mod prepare;
 pub mod request;
+mod schema;
 mod tables;
 mod target;
 mod window;
 pub mod wiring;
 
 pub use prepare::{Outcome, Prepared, Reason};
-pub use request::{Request, Stopped};
+pub use request::{Outcomes, Request, Stopped};
+pub use schema::{Misfit, Schema, Schemas};
 pub use tables::{Retention, Tables, Undeduped};
 pub use target::{BadTarget, NAME_BYTES_MAX, Target, check_scope};
 
@@ -93,6 +96,8 @@ pub struct Options {
     pub accept_recipe: Option<String>,
     /// Tables whose records are published without dedupe.
     pub undeduped: Undeduped,
+    /// What the records of tables have to be like.
+    pub schemas: Schemas,
     /// Of claims; of tables that it does not name, for ever.
     pub retention: Retention,
     pub window_records_max: usize,

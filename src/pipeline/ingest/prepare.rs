@@ -7,7 +7,7 @@ use crate::protocol::event::EventId;
 use crate::protocol::idempotency;
 use crate::sink::{Destination, Outgoing};
 
-use super::{Options, Target};
+use super::{Misfit, Options, Target};
 
 /// Headers of what is published.
 pub const TENANT: &str = "semel-tenant";
@@ -41,10 +41,12 @@ pub enum Reason {
     BadId,
     #[error("the sink cannot carry it")]
     Unfit,
+    #[error("it does not fit its table's schema")]
+    Schema,
 }
 
 impl Reason {
-    pub const ALL: [Reason; 8] = [
+    pub const ALL: [Reason; 9] = [
         Reason::NotJson,
         Reason::NotAnObject,
         Reason::Deep,
@@ -53,6 +55,7 @@ impl Reason {
         Reason::Large,
         Reason::BadId,
         Reason::Unfit,
+        Reason::Schema,
     ];
 }
 
@@ -64,6 +67,19 @@ impl From<Uncanonical> for Reason {
             Uncanonical::Repeated => Reason::RepeatedName,
             Uncanonical::Inexact => Reason::Inexact,
         }
+    }
+}
+
+/// A record that is never published.
+#[derive(Debug)]
+pub struct Rejected {
+    pub reason: Reason,
+    pub misfit: Option<Misfit>,
+}
+
+impl From<Reason> for Rejected {
+    fn from(reason: Reason) -> Rejected {
+        Rejected { reason, misfit: None }
     }
 }
 
@@ -84,23 +100,27 @@ impl Prepared {
 
 /// `headers`: of the request, where it carries this one record alone.
 ///
-/// Cost: one scan for the canonical form, one for an id that lies in the record, one hash.
-pub fn prepare(options: &Options, target: &Target, text: &[u8], headers: &dyn Headers) -> Result<Prepared, Reason> {
+/// Cost: one scan for the canonical form, one for an id that lies in the record, one hash; with a schema the record is
+/// read once more, as a whole.
+pub fn prepare(options: &Options, target: &Target, text: &[u8], headers: &dyn Headers) -> Result<Prepared, Rejected> {
     if text.len() > options.record_bytes_max {
-        return Err(Reason::Large);
+        return Err(Reason::Large.into());
     }
-    let form = canonical::canonical(text)?;
+    let form = canonical::canonical(text).map_err(Reason::from)?;
     if form.first() != Some(&b'{') {
-        return Err(Reason::NotAnObject);
+        return Err(Reason::NotAnObject.into());
     }
     if form.len() > options.record_bytes_max {
-        return Err(Reason::Large);
+        return Err(Reason::Large.into());
+    }
+    if let Some(misfit) = options.schemas.get(&target.tenant, &target.table).and_then(|schema| schema.misfit(&form)) {
+        return Err(Rejected { reason: Reason::Schema, misfit: Some(misfit) });
     }
     let view = View { key: None, value: Some(&form), timestamp_millis: None, headers };
     let id = match options.extraction.key(&view) {
         Ok(key) => Some(key.event_id),
         Err(Unkeyed::Id(crate::key::KeyError::Missing)) => None,
-        Err(_) => return Err(Reason::BadId),
+        Err(_) => return Err(Reason::BadId.into()),
     };
     let text = |text: &str| text.as_bytes().to_vec();
     let mut headers = vec![Header::new(TENANT, text(&target.tenant)), Header::new(TABLE, text(&target.table))];

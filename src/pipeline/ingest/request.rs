@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::lanes::Held;
-use super::prepare::{Outcome, Prepared, Reason, prepare};
+use super::prepare::{Outcome, Prepared, Reason, Rejected, prepare};
 use super::window::{self, Failure};
-use super::{Ingest, Target};
+use super::{Ingest, Misfit, Target};
 use crate::key::Headers;
 use crate::protocol::ingest::Answer;
 
@@ -32,10 +32,24 @@ pub enum Stopped {
     CallerGone,
 }
 
+/// What became of a request's records, in their order.
+#[derive(Debug, Default)]
+pub struct Outcomes {
+    pub list: Vec<Outcome>,
+    /// Of records that do not fit their table's schema, with their places, ascending: as many of the first ones as there
+    /// is room for.
+    pub misfits: Vec<(usize, Misfit)>,
+}
+
+/// Of a request's misfits.
+const MISFITS_BYTES_MAX: usize = 1 << 20;
+
 pub struct Request {
     ingest: Ingest,
     target: Arc<Target>,
     outcomes: Vec<Option<Outcome>>,
+    misfits: Vec<(usize, Misfit)>,
+    misfits_bytes: usize,
     /// Prepared, and their places among the outcomes.
     open: Vec<Prepared>,
     places: Vec<usize>,
@@ -50,6 +64,8 @@ impl Request {
             ingest: ingest.clone(),
             target: Arc::new(target),
             outcomes: Vec::new(),
+            misfits: Vec::new(),
+            misfits_bytes: 0,
             open: Vec::new(),
             places: Vec::new(),
             open_bytes: 0,
@@ -76,7 +92,13 @@ impl Request {
                 self.open.push(prepared);
                 self.outcomes.push(None);
             }
-            Err(reason) => self.reject(reason),
+            Err(Rejected { reason, misfit }) => {
+                if let Some(misfit) = misfit.filter(|misfit| self.misfits_bytes + misfit.bytes() <= MISFITS_BYTES_MAX) {
+                    self.misfits_bytes += misfit.bytes();
+                    self.misfits.push((self.outcomes.len(), misfit));
+                }
+                self.reject(reason);
+            }
         }
     }
 
@@ -137,11 +159,12 @@ impl Request {
     }
 
     /// The last window, and its commit. Answers what became of each record.
-    pub async fn finish(mut self) -> Result<Vec<Outcome>, Stopped> {
+    pub async fn finish(mut self) -> Result<Outcomes, Stopped> {
         self.close_window().await?;
         self.rest().await;
         let outcomes = std::mem::take(&mut self.outcomes);
-        outcomes.into_iter().collect::<Option<_>>().ok_or(Stopped::Answer(PANICKED))
+        let list = outcomes.into_iter().collect::<Option<_>>().ok_or(Stopped::Answer(PANICKED))?;
+        Ok(Outcomes { list, misfits: std::mem::take(&mut self.misfits) })
     }
 }
 

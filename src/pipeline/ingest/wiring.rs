@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BadTarget, Options, Retention, Undeduped, check_scope};
+use super::{BadTarget, Options, Retention, Schemas, Undeduped, check_scope};
 use crate::config::ends;
 use crate::config::ingest::IngestConfig;
 use crate::pipeline::chain;
@@ -29,6 +29,8 @@ pub enum BadConfig {
     Undeduped(String),
     #[error("SEMEL_INGEST_RETENTION: {0}")]
     Retention(String),
+    #[error("SEMEL_INGEST_SCHEMAS: {0}")]
+    Schemas(String),
 }
 
 /// What the pair promises, for the log.
@@ -56,6 +58,10 @@ pub fn options(config: &IngestConfig) -> Result<Options, BadConfig> {
         None => Retention::default(),
         Some(text) => Retention::of(text).map_err(BadConfig::Retention)?,
     };
+    let schemas = match &config.schemas {
+        None => Schemas::default(),
+        Some(text) => Schemas::of(text).map_err(BadConfig::Schemas)?,
+    };
     Ok(Options {
         pipeline: config.pipeline.clone(),
         instance: config.instance.clone(),
@@ -64,6 +70,7 @@ pub fn options(config: &IngestConfig) -> Result<Options, BadConfig> {
         extraction: config.extraction.clone(),
         accept_recipe: config.accept_change.then(|| config.extraction.digest()),
         undeduped,
+        schemas,
         retention,
         window_records_max: config.window_records_max,
         window_bytes_max: WINDOW_BYTES_MAX,

@@ -33,7 +33,7 @@ pub fn post(port: u16, path: &str, content_type: &str, key: &str, body: &str) ->
     (status, head.to_ascii_lowercase(), serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-fn settings(folder: &Path, sink: &str, listen: u16, more: &[(&str, &str)]) -> Settings {
+pub fn settings(folder: &Path, sink: &str, listen: u16, more: &[(&str, &str)]) -> Settings {
     let keys = folder.join("keys.json");
     if !keys.exists() {
         std::fs::write(&keys, KEYS).expect("a file");
@@ -51,7 +51,7 @@ fn settings(folder: &Path, sink: &str, listen: u16, more: &[(&str, &str)]) -> Se
     settings
 }
 
-fn make_stream(duplicate_window: Duration) -> Stream {
+pub fn make_stream(duplicate_window: Duration) -> Stream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
     runtime.block_on(Stream::make(&Services::shared(), duplicate_window))
 }
@@ -74,6 +74,7 @@ fn records_by_http() {
     assert_eq!(post("/v1/ingest/other/orders", "k-shop", &lines).0, 403);
     let twice = Form::Lines.body(&[record("l"), record("l")]);
     assert_eq!(post("/v1/ingest/acme/logs", "k-shop", &twice).2["published"], 2);
+    assert_eq!(daemon.metric("semel_forwarded_unclaimed_total", &["cause=\"dedupe_off\""]), 2.0, "counted");
     std::fs::write(folder.path().join("keys.json"), KEYS.replace("k-shop", "k-new")).expect("a file");
     let begun = Instant::now();
     while post("/v1/ingest/acme/orders", "k-new", "").0 != 200 {
@@ -151,6 +152,42 @@ fn limits_of_the_binary() {
         assert_eq!(&answer, b"HTTP/1.1 408");
     }
     drop(both);
+    daemon.stop();
+}
+
+/// Schemas and retention that cannot be used end the start; a schema that can is felt.
+#[test]
+fn tables_settings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stream = make_stream(Duration::from_secs(120));
+    let schema = folder.path().join("orders.json");
+    let setting = format!("acme/orders={}", schema.display());
+    let refused = |more: &[(&str, &str)], right: &str| {
+        let settings = settings(folder.path(), &stream.url(), daemon::free_port(), more);
+        let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
+        assert_eq!(daemon.wait_end(Duration::from_secs(30)).code(), Some(64), "{more:?}");
+        assert!(daemon.log_text().contains(right), "{more:?}: {}", daemon.log_text());
+    };
+    refused(&[("SEMEL_INGEST_SCHEMAS", &setting)], "orders.json: it cannot be read");
+    std::fs::write(&schema, r#"{"$ref": "http://127.0.0.1:9/schema.json"}"#).expect("a file");
+    refused(&[("SEMEL_INGEST_SCHEMAS", &setting)], "nothing is fetched");
+    refused(&[("SEMEL_INGEST_RETENTION", "acme=7d")], "`acme` is not TENANT/TABLE");
+    std::fs::write(&schema, r#"{"required": ["amount"]}"#).expect("a file");
+    let listen = daemon::free_port();
+    let more = [("SEMEL_INGEST_SCHEMAS", setting.as_str()), ("SEMEL_INGEST_RETENTION", "acme/orders=1s")];
+    let settings = settings(folder.path(), &stream.url(), listen, &more);
+    let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
+    daemon.wait_ready();
+    let post = |body: &str| post(listen, "/v1/ingest/acme/orders", "application/json", "k-shop", body).2;
+    assert_eq!(post("{\"id\":1}")["results"][0]["detail"], "\"amount\" is a required property");
+    let whole = "{\"id\":1,\"amount\":1}";
+    assert_eq!(post(whole)["published"], 1);
+    let begun = Instant::now();
+    while post(whole)["published"] != 1 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "its claim is forgotten");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(daemon.metric("semel_ingest_expired_claims_total", &[]) >= 1.0);
     daemon.stop();
 }
 

@@ -12,7 +12,7 @@ use semel::api::ingest::access::Access;
 use semel::api::ingest::{IngestApi, Limits, routes};
 use semel::clock::SystemClock;
 use semel::key::{Extraction, Recipe, TimeRecipe};
-use semel::pipeline::ingest::{Ingest, Options, Retention, Undeduped};
+use semel::pipeline::ingest::{Ingest, Options, Retention, Schemas, Undeduped};
 use semel::pipeline::leased::Outlet;
 use semel::protocol::event::{EventId, Scope};
 use semel::protocol::lane::StreamId;
@@ -45,6 +45,7 @@ pub fn options(subject: &Subject, instance: &str) -> Options {
         ),
         accept_recipe: None,
         undeduped: Undeduped::of("acme/logs").expect("a list"),
+        schemas: Schemas::default(),
         retention: Retention::default(),
         window_records_max: 256,
         window_bytes_max: 8 << 20,

@@ -19,6 +19,7 @@ mod into_kafka;
 mod kit;
 mod logs;
 mod retention;
+mod schemas;
 mod scripted;
 mod subjects;
 mod watched;

@@ -135,7 +135,6 @@ pub async fn in_batches(subject: Subject) {
     let mut position = 0;
     for claims_max in [1, 7, 60, 61] {
         let (old, young) = texts.split_at(40);
-        // Every other one of them is young.
         for (part, seen) in [(old, 0), (young, 5)] {
             undated(store, &run, "s", part, position, seen).await;
             position += part.len() as i64;
