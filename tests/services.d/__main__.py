@@ -31,6 +31,7 @@ from pathlib import Path
 
 import packages
 import process
+import schemathesis
 from kafka import Controller, Kafka
 from nats import Nats
 from pgbouncer import PgBouncer
@@ -204,6 +205,10 @@ def status(options):
         print(service.name, f"runs as {pid}" if pid else "is stopped", f"port {service.state.get('port')}")
 
 
+def where(_):
+    print(schemathesis.program(say))
+
+
 def watch(options):
     wait_for_end_of(options.owner)
     with packages.exclusive(options.dir / "lock"):
@@ -238,6 +243,8 @@ def parse(arguments):
         hard = command(action, help, service=True)
         hard.add_argument("--hard", action="store_true", help="as a crash: nothing is written, nobody is told")
     command(status, "say what runs")
+    tool = commands.add_parser("schemathesis", help="say where schemathesis is, and install it where it is not")
+    tool.set_defaults(action=where)
     command(watch, "the watchdog; started by up").add_argument("--owner", type=int, required=True)
     return parser.parse_args(arguments)
 

@@ -15,6 +15,7 @@ mod access;
 mod binary;
 mod bodies;
 mod failures;
+mod fuzzed;
 mod into_kafka;
 mod kit;
 mod logs;
