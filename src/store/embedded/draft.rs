@@ -21,7 +21,7 @@ use crate::protocol::lane::{Coordinate, Holder, LaneId, Position};
 use crate::protocol::slot::Conflicting;
 use crate::protocol::verdict::Claimed;
 use crate::store::slots::SlotAsk;
-use crate::store::{Ask, StoreError, TryClaim};
+use crate::store::{Ask, Guard, StoreError, TryClaim};
 
 /// The key of a claim without a lane, ready to be asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,13 +49,14 @@ pub struct Draft<'a> {
     first_seen_at: EventTime,
     /// What this draft has claimed, where one key may be asked for twice.
     claimed: HashMap<(Week, UserKey), Holder>,
+    repeats: bool,
     /// Few and asked for at every row.
     origins: Vec<(Origin, u32)>,
     week: Option<(Week, Keyspace)>,
     touched: Vec<Keyspace>,
     added: Vec<(LaneId, Added)>,
-    /// What a slot's lane will be.
-    slot_lane: Option<(LaneId, SlotLane)>,
+    /// What slots' lanes will be.
+    slot_lanes: Vec<(LaneId, SlotLane)>,
     key: Out,
     value: Out,
 }
@@ -67,11 +68,12 @@ impl<'a> Draft<'a> {
             inner,
             first_seen_at,
             claimed: HashMap::new(),
+            repeats: false,
             origins: Vec::new(),
             week: None,
             touched: Vec::new(),
             added: Vec::new(),
-            slot_lane: None,
+            slot_lanes: Vec::new(),
             key: Out::default(),
             value: Out::default(),
         }
@@ -130,7 +132,7 @@ impl<'a> Draft<'a> {
     fn claim_at(&mut self, week: Week, at: Coordinate, origin: u32, offset: Option<i64>) -> Result<Claimed, Trouble> {
         let Coordinate { lane, position } = at;
         body::write(&mut self.value, &Whence::Numbered { origin, position, offset }, self.first_seen_at);
-        let claimed = self.insert_or_read(week, Holder { lane: Some(lane), position }, false)?;
+        let claimed = self.insert_or_read(week, Holder { lane: Some(lane), position }, self.repeats)?;
         if claimed == Claimed::Inserted {
             let of_lane = self.added.iter().position(|(of, _)| *of == lane).unwrap_or_else(|| {
                 self.added.push((lane, Added::default()));
@@ -141,18 +143,43 @@ impl<'a> Draft<'a> {
         Ok(claimed)
     }
 
+    /// The same key may be asked for again, and then finds what this draft has claimed.
+    pub(super) fn look_at_own_claims(&mut self) {
+        self.repeats = true;
+    }
+
+    /// Of the claims that follow.
+    pub(super) fn see_first_at(&mut self, first_seen_at: EventTime) {
+        self.first_seen_at = first_seen_at;
+    }
+
+    pub(super) fn check_weeks(&self, weeks: impl IntoIterator<Item = Week>) -> Result<(), Trouble> {
+        self.inner.check_weeks(weeks)
+    }
+
+    /// As it is when this draft is committed, under a guard that holds.
+    pub(super) fn guarded_slot_lane(&self, guard: Guard) -> Result<SlotLane, Trouble> {
+        let of_slot = self.inner.guarded_slot_lane(guard)?;
+        Ok(self.changed(guard.lane).unwrap_or(of_slot))
+    }
+
+    fn changed(&self, lane: LaneId) -> Option<SlotLane> {
+        self.slot_lanes.iter().find(|(of, _)| *of == lane).map(|(_, of_slot)| *of_slot)
+    }
+
     /// Writes with this draft what a slot's lane is from then on.
     pub(super) fn set_slot_lane(&mut self, lane: LaneId, of_slot: SlotLane) {
-        self.slot_lane = Some((lane, of_slot));
+        match self.slot_lanes.iter_mut().find(|(of, _)| *of == lane) {
+            Some((_, changed)) => *changed = of_slot,
+            None => self.slot_lanes.push((lane, of_slot)),
+        }
     }
 
     /// A holder with its lane, as they are when this draft is committed.
     pub(super) fn conflicting(&self, holder: Holder) -> Conflicting {
-        match self.slot_lane {
-            Some((lane, of_slot)) if holder.lane == Some(lane) => {
-                Conflicting { holder, lane: Some(of_slot.seen(true)) }
-            }
-            _ => self.inner.conflicting(holder),
+        match holder.lane.and_then(|lane| self.changed(lane)) {
+            Some(of_slot) => Conflicting { holder, lane: Some(of_slot.seen(true)) },
+            None => self.inner.conflicting(holder),
         }
     }
 
@@ -227,16 +254,22 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn commit_changes(mut self) -> Result<(), Trouble> {
+        self.commit_under_lock()
+    }
+
+    /// The store stays locked until this draft is dropped. It is of no other use then.
+    pub(super) fn commit_under_lock(&mut self) -> Result<(), Trouble> {
         let inner = &mut *self.inner;
         let mut batch = std::mem::replace(&mut self.batch, inner.batch());
         inner.put_new_names(&mut batch);
-        let settled = self.slot_lane.map(|(_, of_slot)| of_slot.settled);
-        if let Some((lane, of_slot)) = &self.slot_lane
-            && inner.slot_lanes.get(lane).map(|known| known.settled) != settled
-        {
-            inner.put_slot_lane(&mut batch, *lane, of_slot);
+        for (lane, of_slot) in &self.slot_lanes {
+            if inner.slot_lanes.get(lane).map(|known| known.settled) != Some(of_slot.settled) {
+                inner.put_slot_lane(&mut batch, *lane, of_slot);
+            }
         }
         for (lane, added) in &self.added {
+            let changed = self.slot_lanes.iter().find(|(of, _)| of == lane);
+            let settled = changed.map(|(_, of_slot)| of_slot.settled);
             let record = inner.tails.get_mut(lane).and_then(|tail| tail.put(*lane, added, settled));
             if let Some((place, record)) = record {
                 batch.insert(&inner.tails_space, place, record);
@@ -244,7 +277,7 @@ impl<'a> Draft<'a> {
         }
         batch.commit().map_err(Trouble::Write)?;
         inner.keep_new_names();
-        inner.slot_lanes.extend(self.slot_lane);
+        inner.slot_lanes.extend(self.slot_lanes.drain(..));
         let written = self.touched.iter().chain([&inner.small, &inner.tails_space]);
         written.into_iter().try_for_each(folder::rotate_if_large).map_err(Trouble::Write)
     }

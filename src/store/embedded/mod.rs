@@ -8,7 +8,8 @@
 //!
 //! - *Insert or nothing, guarded, answered from what is committed*: one mutex is held from the first look to the end
 //!   of the commit, and no second process can open the folder.
-//! - *Durable*: every commit syncs the journal before it returns.
+//! - *Durable*: every commit syncs the journal before it returns. Reserves that come at the same time share one
+//!   ([`together`]).
 //! - *All or nothing*: every call writes one batch. The only exception is a release of more than 50,000 claims, which
 //!   may stop half-way and is then finished by its repetition.
 //! - *A crash* at any moment leaves the batches whose sync had returned, perhaps one more, and no part of one.
@@ -30,6 +31,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use self::code::Unreadable;
 pub use self::draft::{ClaimKey, Draft};
 use self::inner::Inner;
+use self::together::Queue;
 use super::{
     Claim, ClaimStore, ClaimWindow, Free, Guard, OpenLane, Refused, Room, StoreError, StreamState, Take, Taken,
     TryClaim,
@@ -53,6 +55,7 @@ mod slot_lanes;
 mod slots;
 mod tail;
 mod takeover;
+mod together;
 
 #[cfg(test)]
 mod old_folder_tests;
@@ -67,6 +70,8 @@ const WEEKS_PER_CALL_MAX: i32 = 52_000;
 pub struct EmbeddedStore {
     // Fields are dropped in this order: the lock goes last.
     inner: Mutex<Inner>,
+    /// Reserves that wait for it.
+    queue: Queue,
     _lock: folder::Lock,
 }
 
@@ -93,7 +98,7 @@ impl EmbeddedStore {
     pub fn open(folder: &Path) -> Result<EmbeddedStore, OpenError> {
         let lock = folder::lock(folder)?;
         let database = folder::open_or_make(folder, inner::fill)?;
-        Ok(EmbeddedStore { inner: Mutex::new(Inner::load(database)?), _lock: lock })
+        Ok(EmbeddedStore { inner: Mutex::new(Inner::load(database)?), queue: Queue::default(), _lock: lock })
     }
 
     /// Begins a batch. Every other call waits until it is committed or dropped.

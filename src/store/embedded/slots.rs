@@ -4,8 +4,8 @@
 //! gets between a guard and what it guards. Claims at or above a settled position are found in their lane's ring
 //! ([`super::tail`]), which a closed lane keeps as long as claims are left in doubt on it.
 //!
-//! A call decides, fills a batch and commits it, in this order, and memory is changed last. So several calls could be
-//! made to share a sync between the second step and the third.
+//! A call decides, fills a batch and commits it, in this order, and memory is changed last. Reserves that come at the same
+//! time share a batch ([`super::together`]).
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,14 +13,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::change::Fate;
-use super::draft::Draft;
 use super::inner::Inner;
 use super::slot_lanes::SlotLane;
-use super::{EmbeddedStore, Trouble};
+use super::{EmbeddedStore, Trouble, together};
 use crate::protocol::event::Scope;
 use crate::protocol::lane::{LaneId, Position, StreamId, Token};
 use crate::protocol::slot::LaneSeen;
-use crate::protocol::verdict::Claimed;
 use crate::store::slots::{
     Expire, Expired, LaneStanding, OpenSlot, OpenSlotLane, Reserve, Reserved, Slot, SlotAsk, SlotStore, StreamSeen,
     TakeSlot, TakenSlot,
@@ -29,30 +27,17 @@ use crate::store::{Guard, Refused, StoreError};
 
 #[async_trait]
 impl SlotStore for EmbeddedStore {
-    /// One sync; none for an idle flush that raises nothing.
+    /// One sync, which those that come at the same time share; none for an idle flush that raises nothing.
     async fn reserve(&self, reserve: &Reserve<'_>) -> Result<Vec<Reserved>, StoreError> {
         reserve.check()?;
+        let asked = self.queue.push(reserve);
         self.run_locked(|inner| {
-            let lane = reserve.guard.lane;
-            let of_slot = inner.guarded_slot_lane(reserve.guard)?.raised(reserve.committed).renewed(reserve.lease);
-            inner.check_weeks(reserve.rows.iter().map(|row| row.week))?;
-            let mut draft = Draft::new(inner, reserve.first_seen_at);
-            draft.set_slot_lane(lane, of_slot);
-            let mut answers = Vec::with_capacity(reserve.rows.len());
-            if !reserve.rows.is_empty() {
-                let scope = draft.scope(reserve.scope);
-                let origin = draft.slot_origin(lane, reserve.origin, reserve.partition);
-                let is_offset = reserve.partition.is_some();
-                for row in reserve.rows {
-                    answers.push(match draft.claim_on_slot(scope, (lane, origin), row, is_offset)? {
-                        Claimed::Inserted => Reserved::Inserted,
-                        Claimed::Held(holder) => Reserved::InTheWay(Some(draft.conflicting(holder))),
-                    });
-                }
+            if let Some(answer) = asked.answer() {
+                return Ok(answer);
             }
-            draft.commit_changes()?;
-            Ok(answers)
-        })
+            together::reserve(inner, &self.queue.take());
+            Ok(asked.answer().unwrap_or(Err(StoreError::Unknown("it was answered to nobody".into()))))
+        })?
     }
 
     async fn release(
@@ -122,7 +107,7 @@ impl SlotStore for EmbeddedStore {
 }
 
 impl Inner {
-    fn guarded_slot_lane(&self, guard: Guard) -> Result<SlotLane, Trouble> {
+    pub fn guarded_slot_lane(&self, guard: Guard) -> Result<SlotLane, Trouble> {
         self.check_guard(guard)?;
         // A partition's lane is no slot's.
         self.slot_lanes.get(&guard.lane).copied().ok_or(Trouble::NotOwner)
