@@ -7,6 +7,7 @@
 mod support;
 
 mod ceilings;
+mod ingest;
 mod measure;
 mod pipe;
 mod queues;
@@ -30,6 +31,7 @@ scenes:
   sizes       values of 100 B, 512 B, 10 KiB
   pipe        semel pipe, file to file
   queues      RabbitMQ to RabbitMQ: copy, Semel over PostgreSQL, Semel embedded; a quarter of the messages
+  ingest      semel ingest, over HTTP: windows of 1 and 256, 64 callers, memory
   all         every one of them
 
 Settings in its environment (SEMEL_*) are the daemons' too: SEMEL_WINDOW_MESSAGES=1000 tests/bench/run";
@@ -59,7 +61,7 @@ fn main() {
     if names.is_empty() {
         names.push("base".to_owned());
     }
-    let all = ["base", "loaded", "partitions", "instances", "duplicates", "sizes", "pipe", "queues"];
+    let all = ["base", "loaded", "partitions", "instances", "duplicates", "sizes", "pipe", "queues", "ingest"];
     if names == ["all"] {
         names = all.map(str::to_owned).to_vec();
     }
@@ -75,6 +77,10 @@ fn main() {
         }
         if name == "queues" {
             queues::run(rounds, messages / 4);
+            continue;
+        }
+        if name == "ingest" {
+            ingest::run(rounds);
             continue;
         }
         for mut scene in Scene::named(&name, messages) {

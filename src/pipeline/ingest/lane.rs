@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use metrics::counter;
+use metrics::{counter, histogram};
 
 use super::{Shared, Target};
 use crate::metrics as names;
@@ -165,6 +165,8 @@ impl Lane {
         };
         let began = Instant::now();
         let answer = shared.store.reserve(&reserve).await;
+        let phase = if rows.is_empty() { "commit" } else { "reserve" };
+        histogram!(names::PHASE_SECONDS, "phase" => phase).record(began.elapsed().as_secs_f64());
         match &answer {
             Ok(_) => {
                 self.keep();
