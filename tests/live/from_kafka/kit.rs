@@ -16,7 +16,7 @@ use crate::support::broker::wait_until;
 use crate::support::checker::{Finding, Log, Record, Report, judge};
 use crate::support::daemon::Daemon;
 use crate::support::database::Database;
-use crate::support::generator::{COPY, Header, Message};
+use crate::support::generator::{COPY, EVENT_ID, Header, Message};
 use crate::support::services::Services;
 use crate::support::world::World;
 
@@ -206,15 +206,23 @@ impl Plain {
         self.check_all_but(|finding| matches!(finding, Finding::Reordered { .. }), sent, within);
     }
 
-    /// The same where an operator passed over messages: claims of theirs may stand without an output, or below it.
+    /// The same where an operator passed over messages after a kill. What was published and not settled then is released
+    /// with what was not: it may stand without a claim, or come out once more as another of its copies.
     pub fn check_but_for_skipped(&mut self, sent: Vec<Message>, within: Duration) {
-        let excused = |finding: &Finding| matches!(finding, Finding::ClaimWithoutOutput { .. });
+        let kills = self.unsettled_at_kills.clone();
+        let events: BTreeMap<u64, EventId> =
+            sent.iter().filter_map(|message| Some((message.copy, event_of(message)?))).collect();
+        let excused = |finding: &Finding| match finding {
+            Finding::ClaimWithoutOutput { event } | Finding::OutputWithoutClaim { event } => kills.contains(event),
+            Finding::Reordered { copy, .. } => events.get(copy).is_some_and(|event| kills.contains(event)),
+            _ => false,
+        };
         self.check_all_but(excused, sent, within);
     }
 
     fn check_all_but(
         &mut self,
-        excused: fn(&Finding) -> bool,
+        excused: impl Fn(&Finding) -> bool,
         sent: Vec<Message>,
         within: Duration,
     ) -> BTreeSet<EventId> {
@@ -270,4 +278,9 @@ impl Plain {
     pub fn set(&mut self, settings: &[(&str, &str)]) {
         settings.iter().for_each(|(name, value)| self.world.set(name, value));
     }
+}
+
+fn event_of(message: &Message) -> Option<EventId> {
+    let (_, value) = message.headers.iter().rfind(|(name, _)| name == EVENT_ID)?;
+    EventId::encode(value.as_deref()?).ok()
 }
