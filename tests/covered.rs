@@ -63,7 +63,7 @@ const OF_SETTINGS: &[(&str, &[Test])] = &[
     ("SEMEL_INGEST_LISTEN", &[(INGEST_BINARY, "records_by_http")]),
     ("SEMEL_INGEST_KEYS", &[(INGEST_BINARY, "records_by_http")]),
     ("SEMEL_INGEST_UNDEDUPED", &[(INGEST_BINARY, "records_by_http")]),
-    ("SEMEL_INGEST_RETENTION", &[("tests/live/ingest/retention.rs", "expires")]),
+    ("SEMEL_INGEST_RETENTION", &[(INGEST_BINARY, "tables_settings")]),
     ("SEMEL_INGEST_SCHEMAS", &[(INGEST_BINARY, "tables_settings")]),
     ("SEMEL_INGEST_LANES", &[(INGEST_BINARY, "limits_of_the_binary")]),
     ("SEMEL_INGEST_WINDOW", &[(INGEST_BINARY, "limits_of_the_binary")]),

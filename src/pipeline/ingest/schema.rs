@@ -76,7 +76,8 @@ impl Schemas {
 }
 
 fn short(text: &str) -> &str {
-    &text[..text.floor_char_boundary(DETAIL_BYTES_MAX)]
+    let end = (0..=text.len().min(DETAIL_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
 }
 
 /// Nothing outside the file is part of a schema.
