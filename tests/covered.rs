@@ -15,6 +15,7 @@ const END_TO_END: &str = "tests/live/end_to_end.rs";
 const CUTS: &str = "tests/live/cuts.rs";
 const CONFIG: &str = "src/config/config_tests.rs";
 const LEASED: &str = "src/config/leased_tests.rs";
+const HANDOVERS: &str = "tests/live/from_kafka/handovers.rs";
 const WIRING: &str = "src/pipeline/transactional/wiring_tests.rs";
 const OPERATOR: &str = "tests/live/operator.rs";
 const CHECK: &str = "tests/live/commands/check.rs";
@@ -58,7 +59,14 @@ const OF_SETTINGS: &[(&str, &[Test])] = &[
     ),
     ("SEMEL_DEAD_LETTER", &[(POLICIES, "rejected_and_duplicates_routed")]),
     ("SEMEL_DUPLICATES_TOPIC", &[(POLICIES, "rejected_and_duplicates_routed")]),
-    ("SEMEL_LEASE", &[(LEASED, "times_say_something"), (LEASED, "what_does_not_go_together")]),
+    (
+        "SEMEL_LEASE",
+        &[
+            (LEASED, "times_say_something"),
+            (LEASED, "what_does_not_go_together"),
+            (HANDOVERS, "a_paused_instance_is_waited_for"),
+        ],
+    ),
     ("SEMEL_PUBLISH_TIMEOUT", &[(LEASED, "times_say_something"), (LEASED, "what_does_not_go_together")]),
     ("SEMEL_INGEST_LISTEN", &[(INGEST_BINARY, "records_by_http")]),
     ("SEMEL_INGEST_KEYS", &[(INGEST_BINARY, "records_by_http")]),

@@ -17,7 +17,7 @@
 //! | [`lane`] | who may extend a lane, and what the settled offset's metadata says |
 //! | [`verdict`] | what to do with a message whose id was claimed by a given position |
 //! | [`window`] | which messages of a window ask for a claim, and the verdict of each |
-//! | [`settled`] | for sinks without transactions: what is published again, and where a start cuts |
+//! | [`settled`] | from Kafka into sinks without transactions: how far a window goes, and where a start cuts |
 //! | [`instance`] | the same with a sink without transactions: a window's next step, and what each answer means for it |
 //! | [`slot`] | for sources without offsets: whether a claim in the way is done, and where a taken lane is cut |
 //! | [`ingest`] | how a failure of an ingest window settles, and what it is answered with |

@@ -203,6 +203,9 @@ impl Worker {
             self.sink_away.back();
             return Ok(true);
         };
+        if answers.iter().any(Published::is_stored) {
+            self.sink_away.back();
+        }
         let tries = self.sink_away.tries();
         if tries.is_multiple_of(10) {
             tracing::warn!(answer = ?failed, tries, "the sink does not take a message, trying again");

@@ -55,7 +55,7 @@ fn kills_lose_nothing_to_nats() {
 /// Members come and go, and say so: nothing comes out twice, and nobody waits for a lease.
 fn come_and_go(name: &str, strategy: &str) {
     let mut plain = Plain::new(name, 6, To::RabbitMq);
-    plain.set(&[("SEMEL_ASSIGNMENT", strategy), ("SEMEL_LEASE", "60s")]);
+    plain.set(&[("SEMEL_ASSIGNMENT", strategy), ("SEMEL_LEASE", "60s"), ("SEMEL_PUBLISH_TIMEOUT", "20s")]);
     let world = plain.world.beside();
     let mut feed = Endless::start(&world, 8_000, 1_000);
     let mut members: Vec<Daemon> = vec![world.daemon("m0")];
@@ -105,7 +105,7 @@ fn a_paused_instance_is_waited_for() {
         daemon.halt();
         std::thread::sleep(Duration::from_millis(150));
         plain.unsettled_at_kills.extend(plain.unsettled().into_iter().map(|(event, _)| event));
-        std::thread::sleep(Duration::from_secs(6));
+        std::thread::sleep(Duration::from_secs(8));
         daemon.go_on();
     }
     plain.check(sent, 2 * MINUTE);

@@ -74,8 +74,8 @@ impl Plain {
         for (name, value) in [
             ("SEMEL_SINK", url.as_str()),
             ("SEMEL_DEAD_LETTER", &dead),
-            ("SEMEL_LEASE", "3s"),
-            ("SEMEL_PUBLISH_TIMEOUT", "1s"),
+            ("SEMEL_LEASE", "5s"),
+            ("SEMEL_PUBLISH_TIMEOUT", "3s"),
             ("SEMEL_WINDOW_SIZE", "300"),
         ] {
             world.set(name, value);

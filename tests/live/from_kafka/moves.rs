@@ -37,7 +37,7 @@ fn moved_after_a_kill_nothing_is_lost() {
     for (name, back) in [("from-kafka-kill-back", true), ("from-kafka-kill-forward", false)] {
         let mut plain = Plain::new(name, 2, To::RabbitMq);
         plain.set(&[("SEMEL_WINDOW_SIZE", "1000")]);
-        let sent = plain.world.send(plain.world.recipe(0, 40_000).iter());
+        let sent = plain.world.send(plain.world.recipe(0, 24_000).iter());
         let is_read = |plain: &Plain| {
             let stands = plain.world.offsets(false, false).into_iter();
             stands.flatten().filter(|(offset, _)| *offset >= 1_500).count() == 2

@@ -13,6 +13,7 @@ use crate::{MINUTE, full};
 fn the_store_is_away() {
     let own = OwnServices::start(&[Service::Postgres]);
     let mut plain = Plain::on(own.services.clone(), "from-kafka-store", 3, To::RabbitMq);
+    plain.set(&[("SEMEL_LEASE", "30s"), ("SEMEL_PUBLISH_TIMEOUT", "20s")]);
     let world = plain.world.beside();
     let mut feed = Endless::start(&world, 8_000, 1_000);
     let daemon = world.daemon("a");

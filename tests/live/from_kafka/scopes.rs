@@ -1,7 +1,7 @@
 //! One scope, several pipelines.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::kit::{Plain, To};
 use crate::MINUTE;
@@ -36,35 +36,35 @@ fn kafka_to_kafka_is_refused_in_its_scope() {
     daemon.stop();
 }
 
+/// A lane of an instance that went with a claim, and whose lease runs for a while yet.
+fn an_instance_holds(database: &Database, scope: &str, event: &str, timestamp: i64) {
+    let days = timestamp.div_euclid(86_400_000);
+    let week = days - (days + 3).rem_euclid(7);
+    for statement in [
+        "INSERT INTO semel_streams (stream, owner, open_lane, scope, recipe) VALUES ('slot:p/gone', 7, 77, 'x', 'y')",
+        "INSERT INTO semel_lanes (lane, stream, scope, recipe, opened_at, settled, lease_until)
+         VALUES (77, 'slot:p/gone', 'x', 'y', now(), 0, clock_timestamp() + interval '15 s')",
+        &format!(
+            "INSERT INTO processed_kafka_events
+                 (consumer_scope_id, event_id, week_start, lane, position, first_seen_at, topic)
+             VALUES ('{scope}', '{event}', date '1970-01-01' + {week}, 77, 0, now(), 'q')"
+        ),
+    ] {
+        database.execute(statement);
+    }
+}
+
 /// An instance's claim in flight holds its event's record, and what is behind it in its partition, and nothing else. Once
 /// the instance is gone for good, its slot is taken, and the record comes out.
 #[test]
 fn an_instances_claim_in_flight_is_waited_for() {
     let mut plain = Plain::new("from-kafka-held", 2, To::RabbitMq);
     let world = plain.world.beside();
-    let week_of = |millis: i64| {
-        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(millis as u64);
-        let days = at.duration_since(SystemTime::UNIX_EPOCH).expect("past 1970").as_secs() as i64 / 86_400;
-        days - (days + 3).rem_euclid(7)
-    };
     let mut messages = vec![event(1, "one"), event(2, "held"), event(3, "behind")];
     messages.push(crate::support::generator::Message { partition: 1, ..event(4, "elsewhere") });
-    // A lane of an instance that went with a claim, and whose lease runs.
     let database = Database::open(&world.database);
-    database.execute(
-        "INSERT INTO semel_streams (stream, owner, open_lane, scope, recipe) VALUES ('slot:p/gone', 7, 77, 'x', 'y')",
-    );
-    database.execute(
-        "INSERT INTO semel_lanes (lane, stream, scope, recipe, opened_at, settled, lease_until)
-         VALUES (77, 'slot:p/gone', 'x', 'y', now(), 0, clock_timestamp() + interval '8 s')",
-    );
     let daemon = world.daemon("a");
-    let week = week_of(messages[1].timestamp);
-    database.execute(&format!(
-        "INSERT INTO processed_kafka_events (consumer_scope_id, event_id, week_start, lane, position, first_seen_at, topic)
-         VALUES ('{}', 'held', date '1970-01-01' + {week}, 77, 0, now(), 'q')",
-        world.scope
-    ));
+    an_instance_holds(&database, &world.scope, "held", messages[1].timestamp);
     let sent = world.send(messages);
     plain.wait_forwarded(&daemon, 2.0);
     std::thread::sleep(Duration::from_secs(2));
@@ -85,6 +85,35 @@ fn an_instances_claim_in_flight_is_waited_for() {
     });
     assert_eq!(plain.check(sent, MINUTE), BTreeSet::new());
     assert!(plain.logs().contains("released the claims of an instance that is gone"));
+    daemon.stop();
+}
+
+/// Killed before it gave back what it had claimed behind a record that waits, an owner leaves claims that others wait for,
+/// further behind than the next window may reach: whoever goes on on its lane gives them back.
+#[test]
+fn what_the_owner_before_left_behind_is_given_back() {
+    let mut plain = Plain::new("from-kafka-left", 1, To::RabbitMq);
+    let mut sent = plain.world.send([event(1, "one")]);
+    let daemon = plain.world.daemon("a");
+    plain.check(sent.clone(), MINUTE);
+    daemon.stop();
+    let database = Database::open(&plain.world.database);
+    database.execute(
+        "INSERT INTO processed_kafka_events (consumer_scope_id, event_id, week_start, lane, position, first_seen_at, topic)
+         SELECT e.consumer_scope_id, 'left', e.week_start, e.lane, 50, now(), e.topic
+         FROM processed_kafka_events AS e WHERE e.event_id = 'one'",
+    );
+    let held = event(2, "held");
+    an_instance_holds(&database, &plain.world.scope, "held", held.timestamp);
+    sent.extend(plain.world.send([held]));
+    let daemon = plain.world.daemon("a");
+    let count = |id: &str| {
+        let asked = "SELECT count(*) FROM processed_kafka_events WHERE event_id = $1";
+        database.query(asked, &[&id])[0].get::<_, i64>(0)
+    };
+    wait_until(&format!("it is given back: {}", daemon.tail()), MINUTE, || count("left") == 0);
+    assert_eq!(daemon.metric("semel_forwarded_messages_total", &[]), 0.0, "while the first one waits");
+    assert_eq!(plain.check(sent, MINUTE), BTreeSet::new());
     daemon.stop();
 }
 

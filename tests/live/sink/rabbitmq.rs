@@ -51,10 +51,18 @@ impl Management {
 
     /// Takes all messages out of a queue, with their properties as the interface shows them.
     pub async fn take_raw(&self, queue: &str) -> Vec<Value> {
-        let body = json!({"count": 1_000_000, "ackmode": "ack_requeue_false", "encoding": "base64"});
-        let answer = self.done("POST", &format!("queues/%2F/{queue}/get"), &body).await;
-        let Value::Array(messages) = answer else { panic!("messages: {answer}") };
-        messages
+        const AT_ONCE: usize = 5_000;
+        let body = json!({"count": AT_ONCE, "ackmode": "ack_requeue_false", "encoding": "base64"});
+        let mut messages = Vec::new();
+        loop {
+            let answer = self.done("POST", &format!("queues/%2F/{queue}/get"), &body).await;
+            let Value::Array(some) = answer else { panic!("messages: {answer}") };
+            let is_last = some.len() < AT_ONCE;
+            messages.extend(some);
+            if is_last {
+                return messages;
+            }
+        }
     }
 
     pub async fn take(&self, queue: &str) -> Vec<Stored> {
