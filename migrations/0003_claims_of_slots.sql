@@ -1,6 +1,6 @@
--- Claims of instances by lane and position, so that taking a slot, releasing and sweeping need not read every claim.
--- They are those without an offset: claims of Kafka partitions are not in this index, and their inserts do not pay for
--- it.
+-- Claims of lanes that are settled in the store, by lane and position, so that taking a slot, releasing and sweeping need
+-- not read every claim. They are those without an offset: claims from Kafka to Kafka are not in this index, and their
+-- inserts do not pay for it.
 --
 -- On the parent alone, which is instant: it waits up to 5 s for the inserts that are under way and holds up new ones no
 -- longer than that. Weeks that are made later get it with their table. For those that are there `semel migrate` makes it

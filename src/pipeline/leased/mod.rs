@@ -36,7 +36,8 @@
 //!
 //! | module | does |
 //! | --- | --- |
-//! | [`worker`] | receives, holds, settles what is idle, drains |
+//! | [`worker`] | receives, holds, drains |
+//! | [`flush`] | tells the store what is committed where no window does |
 //! | [`window`], [`open`] | one window, step by step as [`crate::protocol::instance`] says, and its messages |
 //! | [`slots`] | takes its own slot and those of others |
 //! | [`outlet`] | where messages go: a sink that confirms each, or Kafka in transactions |
@@ -59,6 +60,7 @@ use crate::source::{Source, SourceError};
 use crate::store::StoreError;
 use crate::store::slots::SlotStore;
 
+mod flush;
 mod held;
 pub(crate) mod keyer;
 mod open;

@@ -5,10 +5,11 @@ use std::time::Duration;
 use metrics::{counter, histogram};
 
 use super::LeasedError;
+use super::flush::Told;
 use super::keyer::{Form, Item};
 use super::open::Open;
 use super::slots::{Known, Other, RETRY_FIRST, RETRY_LONGEST, TRIES, TakeOverError};
-use super::worker::{Told, Worker};
+use super::worker::Worker;
 use crate::config::policy::StoreAway;
 use crate::key::Key;
 use crate::metrics as names;

@@ -131,8 +131,7 @@ impl Worker {
     }
 
     /// The claims of messages behind the one that waits at `from` are anybody's again. Once after a takeover all that the
-    /// lane has there are, since the owner before may have gone before it gave back its own: that reads every claim of the
-    /// store. False where the store has to be asked again.
+    /// lane has there are, since the owner before may have gone before it gave back its own. False where the store has to be asked again.
     pub(super) fn give_back(
         &mut self,
         place: TopicPartition,

@@ -159,7 +159,7 @@ mod tests {
     const RELEASED: &[(i32, &str)] = &[
         (1, "d73830db20120a549302470ddefc8531a5e2c8f5a4c4ce86ebe93f12642701d4"),
         (2, "c8065ce66f546227c89fd809779497d6af07a98f47aeae57b19fbf7ff4ff25a6"),
-        (3, "dffb2d7eb7b5319840c44e2bd259a30f2882bd0fc453dbf53023dda37719671d"),
+        (3, "25ad2f3803022f329e128ed6092cd6350baacea23a2c466400a88f5f4934cdb4"),
     ];
 
     #[test]

@@ -1,4 +1,4 @@
--- $1 lane of a slot, $2 position. Claims of slots have no offset.
+-- $1 lane that is settled here, $2 position. Claims of lanes that are settled here have no offset.
 WITH gone AS (
     DELETE FROM processed_kafka_events WHERE lane = $1 AND position >= $2 AND "offset" IS NULL RETURNING 1
 )

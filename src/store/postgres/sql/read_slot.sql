@@ -1,4 +1,4 @@
--- $1 stream. What is left of the lease is in microseconds. Claims of slots have no offset.
+-- $1 stream. What is left of the lease is in microseconds. Claims of lanes that are settled here have no offset.
 SELECT s.owner, s.open_lane, l.settled, (extract(epoch FROM l.lease_until - clock_timestamp()) * 1000000)::bigint,
     EXISTS (
         SELECT FROM processed_kafka_events AS e

@@ -1,5 +1,5 @@
 -- $1 lane, $2 token, $3 settled, $4 published positions, $5 the first position that is released, $6 the one after the
--- last. Claims of slots have no offset.
+-- last. Claims of lanes that are settled here have no offset.
 WITH owned AS MATERIALIZED (
     SELECT FROM semel_streams WHERE open_lane = $1 AND owner = $2 FOR SHARE
 ),

@@ -1,5 +1,6 @@
 -- $1 scope, $2 first seen at, $3 origin, $4 lane, $5 token, $6 settled, $7 lease in microseconds; a row each: $8 event
--- ids, $9 weeks, $10 positions; $11 the partition whose offsets these are, or null.
+-- ids, $9 weeks, $10 positions; $11 the partition whose offsets the positions are, or null. Without an
+-- offset of their own they are in the index of lanes that are settled here.
 --
 -- In this order, since each counts the one before: the stream's lock, the lane's row, the inserts. Where the lane is not
 -- open or not this token's nothing is written, and the count in the answer says so. The lease runs from before the
@@ -15,8 +16,8 @@ raised AS (
 ),
 made AS (
     INSERT INTO processed_kafka_events
-        (consumer_scope_id, first_seen_at, topic, lane, event_id, week_start, position, "partition", "offset")
-    SELECT $1, $2, $3, $4, u.event_id, u.week_start, u.position, $11, CASE WHEN $11 IS NOT NULL THEN u.position END
+        (consumer_scope_id, first_seen_at, topic, lane, event_id, week_start, position, "partition")
+    SELECT $1, $2, $3, $4, u.event_id, u.week_start, u.position, $11
     FROM unnest($8, $9, $10) WITH ORDINALITY AS u (event_id, week_start, position, n)
     WHERE (SELECT count(*) FROM raised) = 1
     ORDER BY u.n

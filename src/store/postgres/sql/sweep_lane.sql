@@ -1,5 +1,5 @@
 -- $1 lane. One statement is enough: a closed lane gets no claim any more, so that whoever sees it closed sees its claims.
--- Claims of slots have no offset.
+-- Claims of lanes that are settled here have no offset.
 WITH swept AS MATERIALIZED (
     SELECT settled FROM semel_lanes
     WHERE lane = $1 AND closed_at IS NOT NULL AND lease_until <= clock_timestamp()

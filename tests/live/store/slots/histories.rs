@@ -201,7 +201,7 @@ impl History {
     fn draw(&mut self) -> Call {
         let slot = self.slot();
         match self.random.among(0..100) {
-            0..40 => {
+            0..37 => {
                 let (guard, committed, lease) = (self.guard(&slot), self.position() / 3, self.lease());
                 let mut rows = BTreeMap::new();
                 let mut position = self.position();
@@ -249,9 +249,9 @@ impl History {
                 let recent = self.lanes[self.lanes.len().saturating_sub(8)..].to_vec();
                 Call::Sweep(self.one(&recent).expect("lanes"))
             }
-            91..93 => Call::Partition(self.position()),
-            93 => Call::Standing(slot),
-            94..96 => {
+            91 => Call::Partition(self.position()),
+            92..94 => Call::Standing(slot),
+            37..40 | 94..96 => {
                 let (guard, event_id) = (self.guard(&slot), id(&self.event()));
                 let row = SlotAsk { event_id, week: week(), position: self.position() };
                 Call::Give { guard, rows: vec![row] }
