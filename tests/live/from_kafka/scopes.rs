@@ -128,8 +128,8 @@ fn a_retired_groups_claims_are_released() {
     let database = Database::open(&plain.world.database);
     database.execute(
         "INSERT INTO processed_kafka_events
-             (consumer_scope_id, event_id, week_start, lane, position, first_seen_at, topic, \"partition\", \"offset\")
-         SELECT e.consumer_scope_id, 'left', e.week_start, e.lane, 2, now(), e.topic, 0, 2
+             (consumer_scope_id, event_id, week_start, lane, position, first_seen_at, topic, \"partition\")
+         SELECT e.consumer_scope_id, 'left', e.week_start, e.lane, 2, now(), e.topic, 0
          FROM processed_kafka_events AS e WHERE e.event_id = 'one'",
     );
     wait_until("the group is empty", MINUTE, || plain.world.broker.members(&plain.world.group) == 0);
