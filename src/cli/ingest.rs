@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use tokio::net::TcpListener;
 
 use super::run::start::{ASK, Start};
@@ -19,12 +19,14 @@ use crate::api::ingest::access::{self, Access};
 use crate::api::ingest::{IngestApi, Limits, routes};
 use crate::api::server::{self, Bounds};
 use crate::api::{self, Api, Readiness};
+use crate::clock::SystemClock;
 use crate::config::ConfigError;
 use crate::config::ingest::IngestConfig;
 use crate::config::reader;
 use crate::pipeline::chain;
 use crate::pipeline::ingest::wiring::{self, Outlets};
 use crate::pipeline::ingest::{Ingest, Options};
+use crate::pipeline::operator::check::ingest::check;
 use crate::shutdown::Shutdown;
 use crate::store::ClaimStore;
 use crate::telemetry;
@@ -35,7 +37,10 @@ pub(super) const SUBCOMMAND: Subcommand = Subcommand { declare, run };
 const RECORDS_MAX: usize = 10_000_000;
 
 fn declare() -> Command {
-    let command = Command::new("ingest").about("Takes records by HTTP and publishes each once");
+    let check = Arg::new("check").long("check").action(ArgAction::SetTrue);
+    let check =
+        check.help("Take no records: check all that the start depends on, as `semel check` does for `semel run`");
+    let command = Command::new("ingest").about("Takes records by HTTP and publishes each once").arg(check);
     flags::with_settings(command, reader::Command::Ingest)
 }
 
@@ -43,6 +48,9 @@ fn run(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let config = flags::checked(IngestConfig::of(flags::given(matches))?, |config| &config.store)?;
     let options = wiring::options(&config).map_err(|problem| ConfigError(vec![problem.to_string()]))?;
     let access = Access::open(&config.keys).map_err(|error| ConfigError(vec![chain(&error)]))?;
+    if matches.get_flag("check") {
+        return Ok(super::check::told(&check(&config, &SystemClock)));
+    }
     let metrics = telemetry::set_up(&config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build()?;
     let shutdown = Shutdown::default();

@@ -38,6 +38,11 @@ impl Claims {
         Claims { runtime, store }
     }
 
+    /// For what asks the store by itself.
+    pub fn run<T>(&self, asks: impl Future<Output = T>) -> T {
+        self.runtime.block_on(asks)
+    }
+
     /// Makes a call, again where its failure may pass. Every call may be repeated after an unknown outcome.
     pub fn ask<T, F>(&self, call: impl Fn(Arc<dyn SlotStore>) -> F) -> Result<T, OperatorError>
     where

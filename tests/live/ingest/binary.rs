@@ -97,6 +97,40 @@ fn records_by_http() {
     assert_eq!(stream.ids_now(), right);
 }
 
+/// All lanes write to one file; a check looks at it and writes nothing.
+#[test]
+fn into_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.ndjson");
+    let listen = daemon::free_port();
+    let settings = settings(folder.path(), &format!("file:{}", path.display()), listen, &[]);
+    let check = || daemon::run(&["ingest", "--check"], &settings);
+    let told = |output: std::process::Output| String::from_utf8(output.stdout).expect("text");
+    let text = told(check());
+    assert!(text.contains("never lost; twice only after a crash between write and commit"), "{text}");
+    let mut daemon = Daemon::start_as("ingest", folder.path(), "one", &settings);
+    daemon.wait_ready();
+    let senders: Vec<_> = (0..4)
+        .map(|sender| {
+            let body = Form::Lines.body(&records(&format!("f{}-", sender % 2), 300));
+            std::thread::spawn(move || {
+                post(listen, "/v1/ingest/acme/orders", "application/x-ndjson", "k-shop", &body).0
+            })
+        })
+        .collect();
+    let statuses: Vec<u16> = senders.into_iter().map(|sender| sender.join().expect("no panic")).collect();
+    // Who meets the other's claims in flight is told to come again.
+    assert!(statuses.iter().all(|status| [200, 503].contains(status)) && statuses.contains(&200), "{statuses:?}");
+    daemon.stop();
+    let text = std::fs::read_to_string(&path).expect("an output");
+    let lines: std::collections::BTreeSet<&str> = text.lines().collect();
+    assert_eq!(lines.len(), text.lines().count(), "each once");
+    assert!(lines.len() >= 300 && lines.iter().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    let (output, before) = (check(), text.len());
+    assert!(output.status.success(), "{}", told(output));
+    assert_eq!(std::fs::metadata(&path).expect("an output").len() as usize, before);
+}
+
 /// Each limit, set low, is felt.
 #[test]
 fn limits_of_the_binary() {

@@ -21,7 +21,7 @@ pub fn check(config: &LeasedConfig, clock: &dyn Clock) -> Facts {
     let extraction = &config.keys.extraction;
     facts.ok("settings", format!("valid; event id {}, recipe {}", extraction.recipe(), extraction.digest()));
     facts.ok("promise", wiring::promise(config));
-    if let Some(claims) = store::check(&mut facts, &config.store, 1, config.retention.bounds, clock) {
+    if let Some(claims) = store::check(&mut facts, &config.store, 1, Some(config.retention.bounds), clock) {
         lanes(&mut facts, &config.scope, &config.keys, &claims);
     }
     match runtime() {

@@ -18,6 +18,7 @@ use crate::store::StreamState;
 
 mod brokers;
 mod group;
+pub mod ingest;
 pub mod leased;
 pub mod settled;
 mod store;
@@ -94,7 +95,7 @@ pub fn check(config: &Config, clock: &dyn Clock) -> Facts {
         "promise",
         "kafka to kafka: exactly once, as seen by a read_committed reader (isolation.level=read_committed downstream)",
     );
-    let claims = store::check(&mut facts, &config.store, config.identity.workers, config.retention.bounds, clock);
+    let claims = store::check(&mut facts, &config.store, config.identity.workers, Some(config.retention.bounds), clock);
     let streams = claims.as_ref().and_then(|claims| {
         let streams = claims.ask(|store| async move { store.streams().await });
         streams.map_err(|error| facts.fail("lanes", chain(&error))).ok()

@@ -16,7 +16,7 @@ pub fn check(config: &SettledConfig, clock: &dyn Clock) -> Facts {
     facts.ok("settings", format!("valid; event id {}, recipe {}", extraction.recipe(), extraction.digest()));
     facts.ok("promise", wiring::promise(config));
     let workers = config.identity.workers;
-    if let Some(claims) = store::check(&mut facts, &config.store, workers, config.retention.bounds, clock) {
+    if let Some(claims) = store::check(&mut facts, &config.store, workers, Some(config.retention.bounds), clock) {
         lanes(&mut facts, &config.scope, &config.keys, &claims);
     }
     source(&mut facts, config);

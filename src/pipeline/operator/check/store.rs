@@ -18,12 +18,12 @@ use crate::store::postgres::migrate::SCHEMA_VERSION;
 /// A clock that differs by more puts claims into weeks too early or too late, and makes `first_seen_at` hard to read.
 const CLOCK_DIFFERENCE_MS_MAX: i64 = 2_000;
 
-/// The store, where it is fit for claims.
+/// The store, where it is fit for claims. `bounds`: none where claims have no weeks.
 pub(super) fn check(
     facts: &mut Facts,
     store: &Store,
     workers: usize,
-    bounds: Bounds,
+    bounds: Option<Bounds>,
     clock: &dyn Clock,
 ) -> Option<Claims> {
     let claims = match store {
@@ -41,11 +41,15 @@ pub(super) fn check(
         }
         Store::Postgres(postgres) => {
             let (claims, may_tend) = server(facts, postgres, workers, clock)?;
-            weeks(facts, &claims, bounds, clock.now(), may_tend);
+            if let Some(bounds) = bounds {
+                weeks(facts, &claims, bounds, clock.now(), may_tend);
+            }
             return Some(claims);
         }
     };
-    weeks(facts, &claims, bounds, clock.now(), true);
+    if let Some(bounds) = bounds {
+        weeks(facts, &claims, bounds, clock.now(), true);
+    }
     Some(claims)
 }
 
