@@ -61,7 +61,7 @@ fn a_broker_that_crashes() {
     let mut daemons = ["a", "b"].map(|instance| between.daemon(instance));
     daemons.iter_mut().for_each(|daemon| daemon.wait_ready());
     for part in events.chunks(messages.div_ceil(crashes)) {
-        between.send(part);
+        between.send_at_last(part);
         crash(&own, &mut between, Duration::from_secs(2));
     }
     settled(&between, &events);
@@ -79,7 +79,7 @@ fn a_broker_that_crashes_before_kafka() {
     let mut daemons = ["a", "b"].map(|instance| into.between.daemon(instance));
     daemons.iter_mut().for_each(|daemon| daemon.wait_ready());
     for part in events.chunks(messages.div_ceil(crashes)) {
-        into.between.send(part);
+        into.between.send_at_last(part);
         crash(&own, &mut into.between, Duration::from_secs(2));
     }
     into.wait_done(messages as u64);

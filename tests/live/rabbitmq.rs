@@ -130,6 +130,20 @@ impl Between {
     }
 
     pub fn send_with(&self, events: &[String], headers: &FieldTable) {
+        self.try_send(events, headers).expect("the input takes every message");
+    }
+
+    /// The same where the broker was away a moment ago and may not be whole yet: all of them again until it takes them.
+    pub fn send_at_last(&mut self, events: &[String]) {
+        let begun = Instant::now();
+        while let Err(error) = self.try_send(events, &FieldTable::default()) {
+            assert!(begun.elapsed() < MINUTE, "the input does not take messages: {error}");
+            std::thread::sleep(Duration::from_millis(500));
+            self.connect_again();
+        }
+    }
+
+    fn try_send(&self, events: &[String], headers: &FieldTable) -> Result<(), lapin::Error> {
         self.runtime.block_on(async {
             let mut confirms = Vec::with_capacity(events.len());
             for event in events {
@@ -146,12 +160,13 @@ impl Between {
                     body.as_bytes(),
                     properties,
                 );
-                confirms.push(sent.await.expect("sent"));
+                confirms.push(sent.await?);
             }
             for confirm in confirms {
-                assert!(confirm.await.expect("an answer").is_ack(), "the input takes every message");
+                assert!(confirm.await?.is_ack(), "the input takes every message");
             }
-        });
+            Ok(())
+        })
     }
 
     /// Messages that wait in a queue and are not out.
