@@ -35,7 +35,7 @@ const KEYS: &str = r#"[
 
 pub fn options(subject: &Subject, instance: &str) -> Options {
     Options {
-        pipeline: "ingest".into(),
+        pipeline: subject.pipeline.clone(),
         instance: instance.into(),
         lanes: 3,
         scope: Scope::new("s").expect("a scope"),
@@ -82,7 +82,7 @@ pub async fn start_with(subject: &Subject, options: Options, limits: Limits) -> 
     let scripts = Scripts::default();
     let outlet = |name: &str| match &subject.kafka {
         Some(into) => {
-            let (mut outlet, slot) = into.outlet("ingest", name);
+            let (mut outlet, slot) = into.outlet(&subject.pipeline, name);
             if let Outlet::Kafka(kafka) = &mut outlet {
                 kafka.patience = PATIENCE;
             }
@@ -90,7 +90,7 @@ pub async fn start_with(subject: &Subject, options: Options, limits: Limits) -> 
         }
         None => {
             let sink = Scripted { inner: (subject.sink)(), scripts: scripts.clone() };
-            (Outlet::Plain(Box::new(sink)), StreamId::slot("ingest", name))
+            (Outlet::Plain(Box::new(sink)), StreamId::slot(&subject.pipeline, name))
         }
     };
     let ingest = Ingest::start(options, store.clone(), Arc::new(SystemClock), outlet).await.expect("it starts");

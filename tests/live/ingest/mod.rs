@@ -28,6 +28,8 @@ mod windows;
 
 /// Where ingest is tested: a store and a sink that deduplicates, both empty.
 pub struct Subject {
+    /// In Kafka a slot's name is the cluster's: each test has its own.
+    pub pipeline: String,
     pub store: Arc<dyn SlotStore>,
     /// One connection.
     pub sink: Box<dyn Fn() -> Box<dyn Sink>>,

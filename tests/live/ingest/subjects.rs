@@ -28,6 +28,7 @@ fn over(store: Arc<dyn SlotStore>, lease: Duration) -> Subject {
     let sink = MemorySink::deduplicating();
     let stored = sink.clone();
     Subject {
+        pipeline: "ingest".to_owned(),
         store,
         sink: Box::new(move || Box::new(sink.clone())),
         kafka: None,
@@ -189,6 +190,7 @@ pub async fn in_kafka_by(
     let found = IntoKafka::find(&sink, topics, &*store, Duration::from_secs(10)).await.expect("an answer");
     let read = topic.clone();
     let subject = Subject {
+        pipeline: topic.clone(),
         kafka: Some(found.unwrap_or_else(|problems| panic!("{problems:?}"))),
         published: Box::new(move || {
             let logs = tokio::task::block_in_place(|| broker.read(&read));
