@@ -2,7 +2,7 @@
 WITH made AS (
     INSERT INTO processed_kafka_events
         (first_seen_at, consumer_scope_id, event_id, week_start, topic, "partition", "offset", position)
-    SELECT $1, u.scope, u.event_id, u.week_start, u.topic, u."partition", u."offset", coalesce(u."offset", 0)
+    SELECT $1, u.scope, u.event_id, u.week_start, u.topic, u."partition", u."offset", u."offset"
     FROM unnest($2, $3, $4, $5, $6, $7)
         WITH ORDINALITY AS u (scope, event_id, week_start, topic, "partition", "offset", n)
     ORDER BY u.n
