@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::refused;
-use super::start::{ASK, Start, ended, is_passing};
+use super::start::{ASK, Start, ended};
 use crate::config::Config;
 use crate::pipeline::transactional::{self, PipelineError, Status, wiring};
 use crate::pipeline::{counted, preflight};
@@ -84,15 +84,8 @@ fn look_at_brokers(
         return Ok(Some(topics));
     }
     let source = KafkaSource::new(&wiring::source(config))?;
-    let asked = start.wait_for("the source's cluster", |_| true, || source.cluster_id(ASK))?;
-    let Some(cluster) = asked else { return Ok(None) };
-    let Some(ids) = start.wait_for("the topics' ids", |_| true, || source.topic_ids(ASK))? else { return Ok(None) };
-    let Some(streams) = start.wait_for("the claim store", is_passing, || start.runtime.block_on(store.streams()))?
-    else {
-        return Ok(None);
-    };
-    let who = (&config.scope, config.source.group.as_str());
-    topics.problems.extend(preflight::of_other_kind(&config.scope, true, &streams));
-    topics.problems.extend(preflight::sharing(who, config.identity.allow_shared_scope, &cluster, &ids, &streams));
+    let (who, is_allowed) = ((&config.scope, config.source.group.as_str()), config.identity.allow_shared_scope);
+    let Some(problems) = start.who_shares(&source, store, who, is_allowed, true)? else { return Ok(None) };
+    topics.problems.extend(problems);
     Ok(Some(topics))
 }

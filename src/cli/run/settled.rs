@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::refused;
-use super::start::{ASK, Start, ended, is_passing};
+use super::start::{ASK, Start, ended};
 use crate::config::settled::SettledConfig;
 use crate::pipeline::leased::Status;
 use crate::pipeline::preflight;
@@ -83,15 +83,8 @@ fn look_at_brokers(
         return Ok(Some(topics));
     }
     let source = KafkaSource::without_settled(&wiring::options(config).source)?;
-    let asked = start.wait_for("the source's cluster", |_| true, || source.cluster_id(ASK))?;
-    let Some(cluster) = asked else { return Ok(None) };
-    let Some(ids) = start.wait_for("the topics' ids", |_| true, || source.topic_ids(ASK))? else { return Ok(None) };
-    let Some(streams) = start.wait_for("the claim store", is_passing, || start.runtime.block_on(store.streams()))?
-    else {
-        return Ok(None);
-    };
     let (who, is_allowed) = ((&config.scope, config.source.group.as_str()), config.identity.allow_shared_scope);
-    topics.problems.extend(preflight::of_other_kind(&config.scope, false, &streams));
-    topics.problems.extend(preflight::sharing(who, is_allowed, &cluster, &ids, &streams));
+    let Some(problems) = start.who_shares(&source, store, who, is_allowed, false)? else { return Ok(None) };
+    topics.problems.extend(problems);
     Ok(Some(topics))
 }

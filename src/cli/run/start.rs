@@ -12,10 +12,12 @@ use crate::api::Readiness;
 use crate::clock::{SharedClock, SystemClock};
 use crate::config::store::Store;
 use crate::key::Bounds;
-use crate::pipeline::{chain, retention};
+use crate::pipeline::{chain, preflight, retention};
 use crate::protocol::backoff::Backoff;
+use crate::protocol::event::Scope;
 use crate::shutdown::Shutdown;
 use crate::sink::{Sink, SinkError};
+use crate::source::kafka::KafkaSource;
 use crate::store;
 use crate::store::slots::SlotStore;
 use crate::store::{ClaimStore, Recovery, StoreError};
@@ -81,6 +83,28 @@ impl<'a> Start<'a> {
         }
         self.runtime.spawn(watch_store(Arc::clone(store), Arc::clone(self.readiness)));
         true
+    }
+
+    /// What is wrong with the scope of a group: who else claims under it. `into_kafka`: of the pipeline that asks. None on
+    /// the wish to end.
+    pub fn who_shares(
+        &self,
+        source: &KafkaSource,
+        store: &dyn ClaimStore,
+        (scope, group): (&Scope, &str),
+        is_allowed: bool,
+        into_kafka: bool,
+    ) -> anyhow::Result<Option<Vec<String>>> {
+        let asked = self.wait_for("the source's cluster", |_| true, || source.cluster_id(ASK))?;
+        let Some(cluster) = asked else { return Ok(None) };
+        let Some(ids) = self.wait_for("the topics' ids", |_| true, || source.topic_ids(ASK))? else { return Ok(None) };
+        let Some(streams) = self.wait_for("the claim store", is_passing, || self.runtime.block_on(store.streams()))?
+        else {
+            return Ok(None);
+        };
+        let mut problems = preflight::of_other_kind(scope, into_kafka, &streams);
+        problems.extend(preflight::sharing((scope, group), is_allowed, &cluster, &ids, &streams));
+        Ok(Some(problems))
     }
 
     /// None on the wish to end. Errors that waiting does not mend end the start.

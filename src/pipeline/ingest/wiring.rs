@@ -9,7 +9,7 @@ use crate::pipeline::chain;
 use crate::pipeline::leased::Outlet;
 use crate::pipeline::leased::wiring::{self as leased, IntoKafka};
 use crate::protocol::lane::StreamId;
-use crate::sink::file::{FileOptions, FileSink, Format};
+use crate::sink::file::FileSink;
 use crate::sink::kafka::Topics;
 use crate::sink::nats::{self, NatsOptions, NatsSink};
 use crate::sink::rabbitmq::{RabbitOptions, RabbitSink, Route, Server};
@@ -144,8 +144,7 @@ pub enum NotYet {
 
 fn file(config: &IngestConfig) -> Option<FileSink> {
     let ends::Sink::File(sink) = &config.sink else { return None };
-    let format = if sink.records { Format::Record } else { Format::Value };
-    Some(FileSink::new(FileOptions { path: sink.path.clone(), format, dead_letter: None, duplicates: None }))
+    Some(leased::file_sink(sink, None, None))
 }
 
 /// One connection. None for Kafka, whose outlet is of another kind, and for a file, which is open once.

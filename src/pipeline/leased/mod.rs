@@ -42,6 +42,7 @@
 //! | [`slots`] | takes its own slot and those of others |
 //! | [`outlet`] | where messages go: a sink that confirms each, or Kafka in transactions |
 //! | [`keyer`] | what a message is called, and what of it goes out |
+//! | [`counts`] | what a window came to, for the metrics |
 //! | [`held`] | what comes again later |
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,6 +61,7 @@ use crate::source::{Source, SourceError};
 use crate::store::StoreError;
 use crate::store::slots::SlotStore;
 
+pub(crate) mod counts;
 mod flush;
 mod held;
 pub(crate) mod keyer;

@@ -2,13 +2,11 @@
 
 use std::mem::take;
 
-use metrics::{counter, histogram};
-
 use super::LeasedError;
 use super::Outlet;
+use super::counts::{Counts, End, count};
 use super::keyer::{Form, Item, Keyer, Name, Unsendable};
 use crate::key::Key;
-use crate::metrics as names;
 use crate::protocol::event::EventTime;
 use crate::protocol::instance::{State, Window};
 use crate::sink::Outgoing;
@@ -123,34 +121,13 @@ impl Open {
     }
 
     fn count(&self, scope: &str) {
-        let (mut duplicates, mut forwarded) = (0, 0);
-        for (state, form) in self.window.states().iter().zip(&self.forms) {
-            let sent = u64::from(matches!(state, State::Published(_)));
-            match form {
-                Form::Forward => {
-                    duplicates += u64::from(*state == State::Duplicate);
-                    forwarded += sent;
-                }
-                Form::ForwardDuplicate => {
-                    duplicates += sent;
-                    forwarded += sent;
-                }
-                Form::RouteDuplicate => duplicates += sent,
-                Form::ForwardUnclaimed(cause) => {
-                    forwarded += sent;
-                    counter!(names::UNCLAIMED, "cause" => cause.label()).increment(sent);
-                }
-                Form::DeadLetter { cause, .. } => {
-                    counter!(names::DEAD_LETTERS, "cause" => cause.label()).increment(sent);
-                }
-            }
-        }
-        let end = if self.discarded { "discarded" } else { "committed" };
-        counter!(names::CLAIMS, "consumer_scope_id" => scope.to_owned(), "outcome" => "duplicate")
-            .increment(duplicates);
-        counter!(names::FORWARDED).increment(forwarded);
-        counter!(names::WINDOWS, "end" => end).increment(1);
-        histogram!(names::WINDOW_MESSAGES).record(self.len() as f64);
-        tracing::debug!(messages = self.len(), forwarded, duplicates, end, "a window is over");
+        let how = if self.discarded { "discarded" } else { "committed" };
+        let ended = |state: &State| End {
+            is_sent: matches!(state, State::Published(_)),
+            is_duplicate: *state == State::Duplicate,
+        };
+        let messages = self.forms.iter().zip(self.window.states()).map(|(form, state)| (form, ended(state)));
+        let Counts { forwarded, duplicates } = count(scope, how, messages);
+        tracing::debug!(messages = self.len(), forwarded, duplicates, end = how, "a window is over");
     }
 }

@@ -7,7 +7,7 @@ use super::outlet::{settled_group, transactional_id};
 use super::{KafkaOutlet, Options, Outlet, WindowOptions};
 use crate::config::ends::{Sink as SinkConfig, Source as SourceConfig};
 use crate::config::leased::LeasedConfig;
-use crate::config::{kafka_end, nats, rabbitmq};
+use crate::config::{file_end, kafka_end, nats, rabbitmq};
 use crate::kafka::admin::{AdminError, TopicFacts, cluster_id, topic_facts};
 use crate::kafka::client::ClusterOptions;
 use crate::pipeline::transactional::wiring::{BATCH_BYTES_MAX, cluster};
@@ -154,14 +154,18 @@ pub(crate) fn plain_sink(config: &PlainSink<'_>) -> Option<Box<dyn Sink>> {
             options.lease = config.lease;
             Some(Box::new(NatsSink::new(options)))
         }
-        SinkConfig::File(sink) => Some(Box::new(FileSink::new(FileOptions {
-            path: sink.path.clone(),
-            format: if sink.records { Format::Record } else { Format::Value },
-            dead_letter: config.dead_letter.map(PathBuf::from),
-            duplicates: config.duplicates.map(PathBuf::from),
-        }))),
+        SinkConfig::File(sink) => Some(Box::new(file_sink(sink, config.dead_letter, config.duplicates))),
         SinkConfig::Kafka(_) => None,
     }
+}
+
+pub(crate) fn file_sink(sink: &file_end::Sink, dead_letter: Option<&str>, duplicates: Option<&str>) -> FileSink {
+    FileSink::new(FileOptions {
+        path: sink.path.clone(),
+        format: if sink.records { Format::Record } else { Format::Value },
+        dead_letter: dead_letter.map(PathBuf::from),
+        duplicates: duplicates.map(PathBuf::from),
+    })
 }
 
 /// README's table of promises, for this pair.

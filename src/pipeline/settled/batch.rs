@@ -1,10 +1,8 @@
 //! A window under way: a run of one partition's messages in the form in which they go out, and how far each is.
 
-use metrics::{counter, histogram};
-
 use super::item::Item;
-use crate::metrics as names;
 use crate::pipeline::causes::Cause;
+use crate::pipeline::leased::counts::{End, count};
 use crate::pipeline::leased::keyer::{Form, Keyer, Unsendable};
 use crate::protocol::event::EventTime;
 use crate::protocol::instance::Answer;
@@ -196,34 +194,9 @@ impl Batch {
     }
 
     pub fn count(&self, scope: &str) {
-        let (mut duplicates, mut forwarded) = (0, 0);
-        for (state, form) in self.states.iter().zip(&self.forms) {
-            let sent = u64::from(*state == State::Sent);
-            match form {
-                Form::Forward => {
-                    duplicates += u64::from(*state == State::Dropped);
-                    forwarded += sent;
-                }
-                Form::ForwardDuplicate => {
-                    duplicates += sent;
-                    forwarded += sent;
-                }
-                Form::RouteDuplicate => duplicates += sent,
-                Form::ForwardUnclaimed(cause) => {
-                    forwarded += sent;
-                    counter!(names::UNCLAIMED, "cause" => cause.label()).increment(sent);
-                }
-                Form::DeadLetter { cause, .. } => {
-                    counter!(names::DEAD_LETTERS, "cause" => cause.label()).increment(sent);
-                }
-            }
-        }
-        let end = if self.discarded { "discarded" } else { "committed" };
-        counter!(names::CLAIMS, "consumer_scope_id" => scope.to_owned(), "outcome" => "duplicate")
-            .increment(duplicates);
-        counter!(names::FORWARDED).increment(forwarded);
-        counter!(names::WINDOWS, "end" => end).increment(1);
-        histogram!(names::WINDOW_MESSAGES).record(self.len() as f64);
+        let how = if self.discarded { "discarded" } else { "committed" };
+        let ended = |state: &State| End { is_sent: *state == State::Sent, is_duplicate: *state == State::Dropped };
+        count(scope, how, self.forms.iter().zip(&self.states).map(|(form, state)| (form, ended(state))));
     }
 }
 
